@@ -24,7 +24,7 @@ MEASUREMENTS = {
     "Limit of model calls": ["benchmarks.limiter"],
     "Forgetting": ["benchmarks.retention"],
     "Merging facts and insights": ["benchmarks.merge_thresholds"],
-    "Facts of two sets of conversations": ["benchmarks.facts", "--set", "both"],
+    "Facts of conversations": ["benchmarks.facts", "--set", "both"],
 }
 
 

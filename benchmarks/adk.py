@@ -99,6 +99,19 @@ def reading(recent: int | None) -> Work:
     return work
 
 
+async def reading_at_once(service: BaseSessionService) -> float:
+    """Measure reads per second of the latest 50 of 3,000 events by ten callers."""
+    config = GetSessionConfig(num_recent_events=50)
+
+    async def read(_: int) -> None:
+        for _ in range(20):
+            found = await service.get_session(app_name="long", user_id="u", session_id="s", config=config)
+            assert found is not None
+            assert len(found.events) == 50
+
+    return await _per_second(10, 20, read)
+
+
 async def listing(service: BaseSessionService) -> float:
     """Measure lists per second of a user with 10,000 sessions."""
     taken = []
@@ -132,6 +145,7 @@ CALLS: dict[str, tuple[Work, str]] = {
     "append_event, state of 200 kB": (appending(1, 40, state=LARGE_STATE), "must 1x"),
     "append_event, 10 sessions, state of 200 kB": (appending(10, 10, state=LARGE_STATE), "must 1x"),
     "get_session, 50 of 3,000 events": (reading(50), "must 1x"),
+    "get_session, 50 of 3,000 events, 10 at once": (reading_at_once, "must 4x"),
     "get_session, 3,000 events": (reading(None), "must 1x"),
     "list_sessions, 10,000": (listing, "must 1x and 200 ms"),
 }

@@ -29,7 +29,7 @@ from benchmarks.server import fresh_server
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import ProviderError
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
-from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+from hippocampus.records import Vector
 from hippocampus.search import EVERYTHING, MemorySearch, SearchFilter, SearchMemoryResult, SearchWeights
 from pulse import database
 from pulse.events import Event
@@ -200,7 +200,7 @@ def said_at(text: str) -> datetime:
 
 
 class GivenVectors:
-    """An embedder over precomputed vectors, padded with zeros, which keeps the cosines."""
+    """An embedder over precomputed vectors."""
 
     model = "given"
 
@@ -217,19 +217,15 @@ class GivenVectors:
             for key, session in conversation["conversation"].items():
                 if re.fullmatch(r"session_\d+", key):
                     for turn in session:
-                        self._by_text[turn_text(turn)] = self._padded(turns[f"{name}/{turn['dia_id']}"])
+                        self._by_text[turn_text(turn)] = turns[f"{name}/{turn['dia_id']}"]
             for index, row in enumerate(conversation["qa"]):
-                self._by_text[row["question"].strip()] = self._padded(asked[f"{name}/q{index}"])
+                self._by_text[row["question"].strip()] = asked[f"{name}/q{index}"]
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         return [self._by_text[text] for text in texts]
 
     async def close(self) -> None:
         pass
-
-    @staticmethod
-    def _padded(vector: list[float]) -> Vector:
-        return vector + [0.0] * (EMBEDDING_DIMENSIONS - len(vector))
 
 
 def texts_of(conversation: dict[str, Any]) -> dict[tuple[str, int], str]:

@@ -66,7 +66,6 @@ async def quiet(pool: asyncpg.Pool, per_second: int, seconds: float) -> list[flo
 
 async def measure_cleanup(pool: asyncpg.Pool, rows: int, per_second: int, batch_rows: int, rest_factor: float) -> None:
     """Clean up half of twice `rows` memories while appends arrive."""
-    await pool.execute("DROP INDEX memories_embedding_idx")
     start = time.perf_counter()
     for _ in range(0, rows, 10_000):
         await pool.execute(LOAD, TEXT, 2 * min(10_000, rows), 40, True)
@@ -97,7 +96,7 @@ async def measure_cleanup(pool: asyncpg.Pool, rows: int, per_second: int, batch_
 
 async def measure_decay(pool: asyncpg.Pool, rows: int) -> None:
     """Let `rows` memories age, and read their scores."""
-    await pool.execute("TRUNCATE memories, memories_archive")
+    await pool.execute("TRUNCATE memories, memories_archive CASCADE")
     await pool.execute("DROP INDEX memories_search_idx")
     await pool.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
     await pool.execute(LOAD, "", rows, 0, False)

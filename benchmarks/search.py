@@ -2,7 +2,7 @@
 
 python -m benchmarks.search [--rows 100000] [--queries 200] [--no-giant]
 
-Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded before the
+Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded before an
 index is built. The baseline is pgvector's exact scan over the same scope, in the same run.
 """
 
@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.server import fresh_server
+from hippocampus.consolidation.vector_copies import update_vector_indexes
 from hippocampus.context_assembler import ContextAssembler
-from hippocampus.records import EMBEDDING_DIMENSIONS
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchWeights
 from pulse import database
@@ -33,6 +33,7 @@ Vectors = NDArray[np.float32]
 MODEL = "random-clusters"
 APP = "bench"
 CLUSTERS = 500
+DIMENSIONS = 1536
 WORDS = 20_000
 WORDS_PER_MEMORY = 40
 VECTORS_ALONE = SearchWeights(
@@ -52,7 +53,7 @@ class Corpus:
 
     def __init__(self, seed: int = 7) -> None:
         self._random = np.random.default_rng(seed)
-        self._centres = _unit(self._random.standard_normal((CLUSTERS, EMBEDDING_DIMENSIONS), dtype=np.float32))
+        self._centres = _unit(self._random.standard_normal((CLUSTERS, DIMENSIONS), dtype=np.float32))
         syllables = ["ba", "de", "ki", "lo", "mu", "na", "po", "ru", "sa", "te", "vi", "zo", "gar", "hel", "fin", "tor"]
         self._words = np.array(
             ["".join(syllables[(i // 16**k) % 16] for k in range(4)) for i in range(WORDS)], dtype=object
@@ -60,16 +61,16 @@ class Corpus:
 
     def vectors(self, count: int) -> Vectors:
         near = self._centres[self._random.integers(0, CLUSTERS, count)]
-        noise = self._random.standard_normal((count, EMBEDDING_DIMENSIONS), dtype=np.float32)
-        return _unit(near + noise * np.float32(1.2 / EMBEDDING_DIMENSIONS**0.5))
+        noise = self._random.standard_normal((count, DIMENSIONS), dtype=np.float32)
+        return _unit(near + noise * np.float32(1.2 / DIMENSIONS**0.5))
 
     def text(self) -> str:
         return " ".join(self._words[(self._random.zipf(1.3, WORDS_PER_MEMORY) * 37) % WORDS])
 
     def query(self, user: str, text: str, vector: Vectors) -> Query:
         words = self._random.choice(text.split(), 6)
-        noise = self._random.standard_normal(EMBEDDING_DIMENSIONS, dtype=np.float32)
-        near = _unit((vector + noise * np.float32(0.6 / EMBEDDING_DIMENSIONS**0.5))[None])[0]
+        noise = self._random.standard_normal(DIMENSIONS, dtype=np.float32)
+        near = _unit((vector + noise * np.float32(0.6 / DIMENSIONS**0.5))[None])[0]
         return Query(user, " ".join(words), near.tolist())
 
 
@@ -82,8 +83,7 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
     wanted: list[Query] = []
     step = max(rows // queries, 1) | 1  # odd, so that every scope gets its turn
     async with pool.acquire() as connection:
-        await connection.execute("DROP INDEX IF EXISTS memories_embedding_idx")
-        await connection.execute("TRUNCATE memories")
+        await connection.execute("TRUNCATE memories CASCADE")
         now = datetime.now(UTC)
         for start in range(0, rows, 2000):
             count = min(2000, rows - start)
@@ -101,12 +101,8 @@ async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, q
                 columns="app_name user_id memory_type content embedding embedding_model created_at occurred_at "
                 "last_accessed_at".split(),
             )
-        await connection.execute("SET maintenance_work_mem = '1GB'")
-        await connection.execute(
-            """CREATE INDEX memories_embedding_idx ON memories USING hnsw (embedding vector_cosine_ops)
-               WITH (m = 16, ef_construction = 64)"""
-        )
-        await connection.execute("VACUUM ANALYZE memories")
+        await connection.execute("VACUUM ANALYZE memories, memory_vectors")
+    await update_vector_indexes(pool)
     return wanted
 
 
@@ -187,7 +183,6 @@ async def rate(pool: database.Pool, queries: list[Query]) -> float:
 
 async def exact(pool: database.Pool, query: Query) -> list[UUID]:
     async with pool.acquire() as connection, connection.transaction():
-        await connection.execute("SET LOCAL enable_indexscan = off")
         rows = await connection.fetch(
             """SELECT id FROM memories WHERE app_name = $1 AND user_id = $2
                ORDER BY embedding <=> $3 LIMIT 10""",

@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hippocampus.answers import Answer as Answer, AnswerService as AnswerService, Citation as Citation
     from hippocampus.by_hand import Edit as Edit, GivenFact as GivenFact, MemoryEditor as MemoryEditor
     from hippocampus.consolidation_worker import MemoryConsolidationWorker as MemoryConsolidationWorker
     from hippocampus.context.templates import Template as Template
@@ -62,8 +63,9 @@ if TYPE_CHECKING:
     from hippocampus.facts.ledger import FactLedger as FactLedger, KeyStyle as KeyStyle
     from hippocampus.instructions import InstructionStore as InstructionStore
     from hippocampus.memory_service import AddedSession as AddedSession, OpenMemoryService as OpenMemoryService
+    from hippocampus.profile import Profile as Profile, ProfileLine as ProfileLine, read_profile as read_profile
     from hippocampus.providers.local.embedding import LocalEmbedder as LocalEmbedder
-    from hippocampus.providers.protocols import Embedder as Embedder, Generator as Generator
+    from hippocampus.providers.protocols import Answerer as Answerer, Embedder as Embedder, Generator as Generator
     from hippocampus.records import (
         ConsolidationJob as ConsolidationJob,
         Fact as Fact,
@@ -123,11 +125,15 @@ if TYPE_CHECKING:
 _PUBLIC: dict[str, str] = {
     "AddedMessages": "hippocampus.engine",
     "AddedSession": "hippocampus.memory_service",
+    "Answer": "hippocampus.answers",
+    "AnswerService": "hippocampus.answers",
+    "Answerer": "hippocampus.providers.protocols",
     "AppPolicy": "hippocampus.retention.policies",
     "ArchivedMemory": "hippocampus.retention.archive",
     "Batch": "hippocampus.retention_manager",
     "BlockedReplyError": "hippocampus.errors",
     "CallPostponedError": "hippocampus.errors",
+    "Citation": "hippocampus.answers",
     "Consequences": "hippocampus.erasure.provenance",
     "ConsolidationJob": "hippocampus.records",
     "ContextAssembler": "hippocampus.context_assembler",
@@ -161,6 +167,7 @@ _PUBLIC: dict[str, str] = {
     "InstructionConflictError": "hippocampus.errors",
     "InstructionProposal": "hippocampus.records",
     "InstructionStore": "hippocampus.instructions",
+    "ItemStore": "hippocampus.store.service",
     "JobFencedError": "hippocampus.errors",
     "JobNotFailedError": "hippocampus.errors",
     "JobNotFoundError": "hippocampus.errors",
@@ -183,6 +190,8 @@ _PUBLIC: dict[str, str] = {
     "OpenMemoryService": "hippocampus.memory_service",
     "PermanentProviderError": "hippocampus.errors",
     "PolicyComparison": "hippocampus.retention.advice",
+    "Profile": "hippocampus.profile",
+    "ProfileLine": "hippocampus.profile",
     "ProposalNotFoundError": "hippocampus.errors",
     "PromptReranker": "hippocampus.rerank",
     "Provenance": "hippocampus.erasure.provenance",
@@ -199,6 +208,7 @@ _PUBLIC: dict[str, str] = {
     "SearchWeights": "hippocampus.search",
     "SectionAccount": "hippocampus.context.window",
     "SourceEvent": "hippocampus.erasure.provenance",
+    "StoredItem": "hippocampus.store.service",
     "TablePreview": "hippocampus.erasure.service",
     "TransientProviderError": "hippocampus.errors",
     "UnknownJobTypeError": "hippocampus.errors",
@@ -211,9 +221,11 @@ _PUBLIC: dict[str, str] = {
     "format_items": "hippocampus.context.window",
     "get_policy": "hippocampus.retention.policies",
     "import_memory": "hippocampus.transfer.memory_file",
+    "read_profile": "hippocampus.profile",
     "reset_policy": "hippocampus.retention.policies",
     "score": "hippocampus.retention.curves",
     "set_policy": "hippocampus.retention.policies",
+    "user_label": "hippocampus.store.service",
 }
 
 __all__ = sorted(_PUBLIC)  # noqa: PLE0605

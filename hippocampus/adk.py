@@ -15,13 +15,22 @@ from google.adk.sessions.session import Session
 from google.genai import types
 from typing_extensions import override
 
-from hippocampus.search import QUERY_LENGTH_MAX, USED_RELEVANCE_MIN, MemorySearch, SearchMemoryResult
+from hippocampus.errors import BY_SQLSTATE
+from hippocampus.search import (
+    EVERYTHING,
+    QUERY_LENGTH_MAX,
+    USED_RELEVANCE_MIN,
+    MemorySearch,
+    SearchFilter,
+    SearchMemoryResult,
+)
 from hippocampus.transfer.given_memories import GivenMemories, GivenMemory, Sources
 from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.loop_pools import access
 from pulse.postgres.json_values import escape_state
 from pulse.postgres.limits import check_limit
+from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
@@ -32,6 +41,21 @@ __all__ = ["PostgresMemoryService"]
 
 #: The session of events without one, as in ADK's own services.
 UNKNOWN_SESSION_ID: Final = "__unknown_session_id__"
+RESULTS_MAX: Final = 100
+#: How many hits are read at most for those that are left.
+_HITS_MAX: Final = 1000
+#: Of a turn and the query, compared from their start.
+_COMPARED_CHARACTERS: Final = 1000
+#: In a memory's metadata: what its entry had besides its text.
+_ENTRY = "adk"
+#: Options that other services of ADK read from `custom_metadata`. Kept as metadata, they would seem to act.
+_FOREIGN_OPTIONS: Final = frozenset(
+    "allowed_topics consolidation_customizations description disable_consolidation disable_memory_revisions"
+    " display_name enable_consolidation expire_time force_flush generation_trigger_config http_options memory_id"
+    " metadata_merge_strategy revision_expire_time revision_labels revision_ttl stream_id topics ttl"
+    " wait_for_completion".split()
+)
+_STATEMENTS = Statements("hippocampus", "adk.sql", errors=BY_SQLSTATE)
 
 
 class PostgresMemoryService(BaseMemoryService):
@@ -46,7 +70,12 @@ class PostgresMemoryService(BaseMemoryService):
     """
 
     def __init__(
-        self, database: Pool | PoolAccess | str, embedder: Embedder | None = None, *, max_results: int = 10
+        self,
+        database: Pool | PoolAccess | str,
+        embedder: Embedder | None = None,
+        *,
+        max_results: int = 10,
+        include_running_session: bool = False,
     ) -> None:
         """Create the service. Without an embedder, searches compare words only.
 
@@ -54,8 +83,11 @@ class PostgresMemoryService(BaseMemoryService):
             database: a pool of the event loop that all calls come from, or a URL (``postgresql://…``) for any loops.
             embedder: must be the workers' embedder: vectors of different models are never compared.
             max_results: 1 to 100.
+            include_running_session: whether a search for what a user has just said finds turns of the same session;
+                see `search_memory`.
         """
-        self._max_results = check_limit(max_results, 100, name="max_results")
+        self._max_results = check_limit(max_results, RESULTS_MAX, name="max_results")
+        self._includes_running = include_running_session
         self._database = access(database)
         self._embedder = embedder
 
@@ -83,8 +115,16 @@ class PostgresMemoryService(BaseMemoryService):
         """Store the events that have text and whose ids are new, and enqueue their consolidation.
 
         Args:
-            custom_metadata: ignored.
+            custom_metadata: none: turns have no metadata of their own here, and no option is known.
+
+        Raises:
+            InvalidInputError: there is custom metadata; nothing was stored.
         """
+        if custom_metadata:
+            raise InvalidInputError(
+                f"add_events_to_memory has no option {', '.join(sorted(custom_metadata))}: turns are kept as long as"
+                " their memory, and consolidated by workers. Nothing was stored; give metadata to add_memory"
+            )
         await self._remember(app_name, user_id, session_id or "", events)
 
     @override
@@ -103,34 +143,60 @@ class PostgresMemoryService(BaseMemoryService):
                 medium, low) determines how long it lasts, high by default.
 
         Raises:
-            InvalidInputError: an entry has no text, or parts that are not text: save those as artifacts.
+            InvalidInputError: an entry has no text, or parts that are not text: save those as artifacts; or an option
+                of another service, such as ``ttl``. Nothing was stored.
         """
         given = [_given(entry, custom_metadata or {}) for entry in memories]
         await self._database.run(lambda pool: GivenMemories(pool).give(app_name, user_id, given))
 
     @override
-    async def search_memory(self, *, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+    async def search_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        query: str,
+        limit: int | None = None,
+        filter: SearchFilter | None = None,
+    ) -> SearchMemoryResponse:
         """Find the best matches among memories, facts and all turns; none for a blank query.
 
-        A turn whose text is the query is left out: it is usually the question itself. The `custom_metadata` of an entry
-        contains its scores and its origin.
+        Left out are turns that a rewind took back, with what was extracted from them alone, and turns whose text is the
+        query: usually the question itself. If the query is the newest turn of a session, as ``preload_memory`` asks,
+        that session is the running one: its turns are in the prompt already, and they and its memories are left out
+        unless the service was made with `include_running_session`. Facts stay, and so do turns that were given by
+        `add_events_to_memory` or from a session of another service.
+
+        The `custom_metadata` of an entry contains that of the memory, its scores and its origin.
+
+        Args:
+            limit: 1 to 100; None: the service's `max_results`.
+            filter: which rows may match; the running session is not left out if it names one.
         """
+        limit = self._max_results if limit is None else check_limit(limit, RESULTS_MAX, name="limit")
         text = query.strip()[:QUERY_LENGTH_MAX]
         if not text.replace("\0", " ").strip():
             return SearchMemoryResponse()
-        return await self._database.run(lambda pool: self._search(pool, app_name, user_id, text))
+        return await self._database.run(lambda pool: self._search(pool, app_name, user_id, text, limit, filter))
 
     @override
     async def delete_memory(self, *, app_name: str, user_id: str, memory_id: str | None = None) -> None:
         """Erase an entry of a search: no event so far will restore it.
 
-        An id that this user does not have is not an error.
+        Args:
+            memory_id: the entry's id, or the id that its memory was given to `add_memory` with. One that this user does
+                not have is not an error.
         """
-        try:
-            wanted = UUID(memory_id or "")
-        except ValueError:
+        if not memory_id:
             return
-        await self._database.run(lambda pool: GivenMemories(pool).erase(app_name, user_id, wanted))
+
+        async def erase(pool: Pool) -> None:
+            given = GivenMemories(pool)
+            for wanted in (_uuid(memory_id), given.id_of(app_name, user_id, memory_id)):
+                if wanted is not None and await given.erase(app_name, user_id, wanted):
+                    return
+
+        await self._database.run(erase)
 
     async def _remember(self, app_name: str, user_id: str, session_id: str, events: Sequence[AdkEvent]) -> None:
         turns = [turn for turn in map(_turn, events) if turn is not None]
@@ -143,19 +209,35 @@ class PostgresMemoryService(BaseMemoryService):
 
         await self._database.run(work)
 
-    async def _search(self, pool: Pool, app_name: str, user_id: str, query: str) -> SearchMemoryResponse:
+    async def _search(
+        self, pool: Pool, app_name: str, user_id: str, query: str, limit: int, narrowed: SearchFilter | None
+    ) -> SearchMemoryResponse:
         search = MemorySearch(pool, self._embedder)
+        running: str | None = None
+        if not self._includes_running and (narrowed is None or narrowed.session_id is None):
+            asked = " ".join(query.split())[:_COMPARED_CHARACTERS]
+            running = await _STATEMENTS.fetchval(pool, "running_session", app_name, user_id, asked, len(asked))
         # More than needed, since some are left out.
-        found = await search.search(
+        wanted = 2 * limit + 1
+        while True:
+            found = await search.search(
+                app_name=app_name,
+                user_id=user_id,
+                query=query,
+                limit=wanted,
+                narrow=narrowed or EVERYTHING,
+                record_access=False,
+            )
+            chosen = [hit for hit in found.memories if not _is_redundant(hit, query) and not _is_running(hit, running)]
+            chosen = await _not_rewound(pool, app_name, user_id, chosen)
+            if len(chosen) >= limit or len(found.memories) < wanted or wanted == _HITS_MAX:
+                break
+            wanted = _HITS_MAX
+        chosen = chosen[:limit]
+        await search.record_access(
+            (hit.memory_id for hit in chosen if hit.source == "memory" and hit.relevance_score >= USED_RELEVANCE_MIN),
             app_name=app_name,
             user_id=user_id,
-            query=query,
-            limit=2 * self._max_results + 1,
-            record_access=False,
-        )
-        chosen = [hit for hit in found.memories if not _is_redundant(hit, query)][: self._max_results]
-        await search.record_access(
-            hit.memory_id for hit in chosen if hit.source == "memory" and hit.relevance_score >= USED_RELEVANCE_MIN
         )
         sources = await GivenMemories(pool).sources(
             app_name,
@@ -169,6 +251,41 @@ class PostgresMemoryService(BaseMemoryService):
 def _is_redundant(hit: SearchMemoryResult, query: str) -> bool:
     """Whether a hit is a turn that only repeats the query."""
     return hit.source == "message" and hit.content.strip() == query
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def _is_running(hit: SearchMemoryResult, running: str | None) -> bool:
+    """Whether a hit only repeats the running session. A fact may have been stated there again, and stays."""
+    return running is not None and hit.session_id == running and hit.source != "fact"
+
+
+async def _not_rewound(
+    pool: Pool, app_name: str, user_id: str, hits: list[SearchMemoryResult]
+) -> list[SearchMemoryResult]:
+    """Return the hits without those all of whose turns a rewind took back."""
+    names = list({hit.session_id for hit in hits if hit.session_id and hit.source_seqs})
+    rows = await _STATEMENTS.fetch(pool, "rewinds", app_name, user_id, names) if names else []
+    if not rows:
+        return hits
+    taken: dict[str, list[range]] = {}
+    for row in rows:
+        ranges = taken.setdefault(row["session_id"], [])
+        # The last comes first: a rewind that a later one took back has no effect, as in ADK.
+        is_undone = bool(ranges) and row["sequence_num"] >= ranges[-1].start
+        if row["first_seq"] is not None and not is_undone:
+            ranges.append(range(row["first_seq"], row["sequence_num"]))
+    return [
+        hit
+        for hit in hits
+        if not hit.source_seqs
+        or not all(any(seq in each for each in taken.get(hit.session_id or "", ())) for seq in hit.source_seqs)
+    ]
 
 
 def _turn(event: AdkEvent) -> Event | None:
@@ -204,11 +321,16 @@ def _given(entry: MemoryEntry, shared: Mapping[str, object]) -> GivenMemory:
             "a memory is text: this entry has no text, or parts that are not text; save those as artifacts"
         )
     metadata: dict[str, Any] = {**shared, **entry.custom_metadata}
+    refused = sorted(_FOREIGN_OPTIONS & metadata.keys())
+    if refused:
+        raise InvalidInputError(
+            f"add_memory has no option {', '.join(refused)}: how long a memory lasts follows from its `importance` and"
+            " the app's policy, and it is stored when the call returns. Nothing was stored"
+        )
     importance = metadata.pop("importance", "high")
-    if entry.author is not None:
-        metadata["author"] = entry.author
-    if entry.id is not None:
-        metadata["name"] = entry.id
+    own = {name: value for name, value in (("author", entry.author), ("id", entry.id)) if value is not None}
+    if own:
+        metadata[_ENTRY] = own
     return GivenMemory(
         content="\n".join(texts),
         name=entry.id,
@@ -230,7 +352,10 @@ def _moment(timestamp: str | None) -> datetime | None:
 
 def _entry(hit: SearchMemoryResult, sources: Sources) -> MemoryEntry:
     author, event_id = sources.speakers.get(hit.memory_id, (None, None))
-    written = author or hit.metadata.get("author")
+    metadata = dict(hit.metadata)
+    own = metadata.pop(_ENTRY, None)
+    # Memories of earlier releases have the author beside their own metadata.
+    written = author or (own.get("author") if isinstance(own, dict) else metadata.get("author"))
     session_id = sources.sessions.get(hit.session_id or "", hit.session_id)
     origin = {
         "source": hit.source,
@@ -243,12 +368,14 @@ def _entry(hit: SearchMemoryResult, sources: Sources) -> MemoryEntry:
         "session_id": None if session_id == UNKNOWN_SESSION_ID else session_id,
         "event_id": event_id,
         "source_seqs": list(hit.source_seqs),
-        "metadata": escape_state(hit.metadata, where="metadata"),
     }
     return MemoryEntry(
         id=str(hit.memory_id),
         content=types.Content(role="user" if written == "user" else "model", parts=[types.Part(text=hit.content)]),
         author=written if isinstance(written, str) else None,
         timestamp=None if hit.occurred_at is None else hit.occurred_at.astimezone(UTC).isoformat(),
-        custom_metadata={name: value for name, value in origin.items() if value not in (None, [], {})},
+        custom_metadata={
+            **{name: value for name, value in origin.items() if value not in (None, [], {})},
+            **escape_state(metadata, where="metadata"),
+        },
     )

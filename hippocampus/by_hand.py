@@ -19,6 +19,7 @@ from hippocampus.consolidation.effects import FactInput
 from hippocampus.errors import BY_SQLSTATE, MemoryNotFoundError
 from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import fact_text
+from hippocampus.facts.ledger import read_styles
 from hippocampus.names import NAME_LENGTH_MAX, check_app_name, check_name, check_names, check_word, check_zones
 from hippocampus.records import ExtractedFact, FactType
 from hippocampus.transfer.given_memories import CONTENT_CHARACTERS_MAX, GivenMemory, memory_row
@@ -27,8 +28,6 @@ from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from pulse.database import Pool
 
 _STATEMENTS = Statements("hippocampus", "by_hand.sql", errors=BY_SQLSTATE)
@@ -102,16 +101,17 @@ class MemoryEditor:
         """Remember a memory or a fact of a user, whether or not a turn says so.
 
         A fact replaces what held under its key, whose history stays; stated again, it is unchanged. A memory with a
-        name replaces the one of that name; without, each call makes a new one.
+        name replaces the one of that name, or what corrected it; without, each call makes a new one.
         """
         _check(app_name, user_id, by)
         if isinstance(what, GivenFact):
-            return await self._write(app_name, user_id, by, await self._inputs(app_name, what))
+            styles = await read_styles(self._pool, app_name=app_name)
+            return await self._write(app_name, user_id, by, _inputs(what, styles))
         given = GivenMemory(content=what) if isinstance(what, str) else what
         given = replace(given, metadata={**given.metadata, "source": _PROVENANCE, "by": by or ""})
         row = memory_row(app_name, user_id, given)
-        changed = await _STATEMENTS.fetchval(self._pool, "write_memory", app_name, user_id, row)
-        return Edit(kind="memory", ids=(row[0],), changed=bool(changed))
+        held: UUID = await _STATEMENTS.fetchval(self._pool, "write_memory", app_name, user_id, by, row)
+        return Edit(kind="memory", ids=(held,), changed=True)
 
     async def correct(self, app_name: str, user_id: str, target: UUID, new: Any, *, by: str | None = None) -> Edit:
         """Replace what a memory says, or the value of a fact from now on. The former stays in the history.
@@ -133,15 +133,15 @@ class MemoryEditor:
             arguments = (app_name, user_id, by, target, clean_text(new))
             held: UUID = await _STATEMENTS.fetchval(self._pool, "correct_memory", *arguments)
             return Edit(kind="memory", ids=(held,), changed=held != target)
-        base, _, element = found.key.rpartition(":")
-        styles = await self._styles(app_name)
-        if element and base and keys.style_of(found.fact_type, base, styles) == "collection":
-            given = GivenFact(key=base, value=new, fact_type=found.fact_type)
-            inputs = await self._inputs(app_name, given)
+        styles = await read_styles(self._pool, app_name=app_name)
+        if elements.collection_of(found.fact_type, found.key, styles) is not None:
+            given = GivenFact(key=elements.base_of(found.key), value=new, fact_type=found.fact_type)
+            inputs = _inputs(given, styles)
             ended = target if found.key not in {each.key for each in inputs} else None
-            return await self._write(app_name, user_id, by, inputs, ended=ended)
+            return await self._write(app_name, user_id, by, inputs, ended=ended, corrected=(target, found.key))
         given = GivenFact(key=found.key, value=new, fact_type=found.fact_type)
-        return await self._write(app_name, user_id, by, [_input(_whole(given), None)])
+        inputs = [_input(_whole(given), None)]
+        return await self._write(app_name, user_id, by, inputs, corrected=(target, found.key))
 
     async def retire(self, app_name: str, user_id: str, target: UUID, *, by: str | None = None) -> Edit:
         """Let a memory no longer be found, or a fact no longer hold from now on. Its history stays. Idempotent.
@@ -161,20 +161,15 @@ class MemoryEditor:
     async def confirm(self, app_name: str, user_id: str, target: UUID, *, by: str | None = None) -> Edit:
         """Confirm a memory or a fact: who did so and when is kept.
 
-        A fact is certain from then on, with a confidence of 1; one that had ended holds again. A memory is as strong as
-        if it had been used now; an archived one is restored.
+        A fact is certain from then on, with a confidence of 1 and the value that it has by then; one that had ended
+        holds again. A memory is as strong as if it had been used now; an archived one is restored.
 
         Raises:
             MemoryNotFoundError: the user has no memory and no fact of this id.
         """
         _check(app_name, user_id, by)
-        found = await self._target(app_name, user_id, target)
-        if found.kind == "fact":
-            given = GivenFact(key=found.key, value=found.value, fact_type=found.fact_type)
-            inputs = [_input(_whole(given), await self._collection(app_name, found))]
-            return await self._write(app_name, user_id, by, inputs, again=True)
-        await _STATEMENTS.execute(self._pool, "confirm_memory", app_name, user_id, by, target)
-        return Edit(kind="memory", ids=(target,), changed=True)
+        kind = await _STATEMENTS.fetchval(self._pool, "confirm", app_name, user_id, by, target)
+        return Edit(kind=kind, ids=(target,), changed=True)
 
     async def _write(
         self,
@@ -184,9 +179,9 @@ class MemoryEditor:
         facts: Sequence[FactInput],
         *,
         ended: UUID | None = None,
-        again: bool = False,
+        corrected: tuple[UUID | None, str | None] = (None, None),
     ) -> Edit:
-        arguments = (app_name, user_id, by, ended, list(facts), again)
+        arguments = (app_name, user_id, by, ended, list(facts), *corrected)
         rows = await _STATEMENTS.fetch(self._pool, "write_facts", *arguments)
         written = rows[1:] if ended is not None and facts else rows
         changed = any(row["outcome"] != "unchanged" for row in rows)
@@ -200,21 +195,6 @@ class MemoryEditor:
             )
         return _Target(kind=row["kind"], fact_type=row["fact_type"], key=row["key"] or "", value=unescape(row["value"]))
 
-    async def _inputs(self, app_name: str, given: GivenFact) -> list[FactInput]:
-        """Return a fact as it is stored: an element of a collection each."""
-        found = elements.of_fact(_whole(given), await self._styles(app_name))
-        return [_input(each, each.collection, given.since) for each in found]
-
-    async def _collection(self, app_name: str, found: _Target) -> str | None:
-        base, _, element = found.key.rpartition(":")
-        is_element = bool(base and element)
-        is_element = is_element and keys.style_of(found.fact_type, base, await self._styles(app_name)) == "collection"
-        return keys.normal_key(base) if is_element else None
-
-    async def _styles(self, app_name: str) -> keys.Styles:
-        rows: list[asyncpg.Record] = await _STATEMENTS.fetch(self._pool, "styles", app_name)
-        return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
-
 
 def _check(app_name: str, user_id: str, by: str | None) -> None:
     check_app_name(app_name)
@@ -227,6 +207,11 @@ def _check(app_name: str, user_id: str, by: str | None) -> None:
 def _whole(given: GivenFact) -> ExtractedFact:
     value = given.value.strip() if isinstance(given.value, str) else given.value
     return ExtractedFact(fact_type=given.fact_type, key=given.key, value=value, confidence=1.0, source_seqs=())
+
+
+def _inputs(given: GivenFact, styles: keys.Styles) -> list[FactInput]:
+    """Return a fact as it is stored: an element of a collection each."""
+    return [_input(each, each.collection, given.since) for each in elements.of_fact(_whole(given), styles)]
 
 
 def _input(fact: ExtractedFact | elements.Element, collection: str | None, since: datetime | None = None) -> FactInput:

@@ -95,7 +95,8 @@ class MemoryConsolidationWorker:
             ProviderError: the generator failed; nothing was written.
             JobFencedError: another attempt owns the job now; nothing was written.
             WatermarkMovedError: another job consolidated this slice; nothing was written, run again.
-            EmbeddingDimensionError: the embedder's vectors do not fit the columns; nothing was written.
+            EmbeddingDimensionError: the embedder's vectors are too long, or not of the dimensions of those stored of
+                its model; nothing was written.
         """
         slice_ = await self._read(job_id)
         if slice_ is not None and slice_.stage is Stage.FAST and slice_.job.job_type is JobType.FULL_CONSOLIDATION:
@@ -142,7 +143,7 @@ class MemoryConsolidationWorker:
         replies = PaidReplies(self._pool, self._generator, slice_)
         deep = slice_.stage is Stage.DEEP
         thread_id = slice_.job.thread_id
-        styles = await ledger.read_styles(self._pool, thread_id) if deep else None
+        styles = await ledger.read_styles(self._pool, thread_id=thread_id) if deep else None
         facts = await read_known_facts(self._pool, self._generator, thread_id) if deep else ()
         compares = deep and replies.compares_insights
         insights = await read_known_insights(self._pool, thread_id, slice_.turns) if compares else ()

@@ -1,6 +1,6 @@
 """Packs memories, facts and a session's newest turns into a context window that never exceeds its budget.
 
-Two round trips at most: one for all candidates, one to count the memories that were used. `hippocampus.context.window`
+Two round trips at most: one for all candidates, one to count the memories that were used. `hippocampus.context.packing`
 packs the candidates.
 """
 
@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import structlog
 
 from hippocampus.context.languages import HEADERS, fact_kind, speaker
+from hippocampus.context.packing import CUT_MARK, pack
 from hippocampus.context.templates import MARKDOWN, Template, TemplateName
-from hippocampus.context.window import CUT_MARK, ContextItem, ContextType, ContextWindow, pack
+from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names
+from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine, read_profile
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
@@ -60,7 +62,7 @@ class ContextAssembler:
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
             Other sections use what a section leaves unspent. Where turns match the query, they come before all but
-            the newest turns of the session and what memories and facts earn: see `hippocampus.context.window`.
+            the newest turns of the session and what memories and facts earn: see `hippocampus.context.packing`.
         counter: of tokens; the default is `hippocampus.text.tokens.count_tokens`.
         window_counter: asks the model to count the written window; if that is over the budget, the window is packed
             again, smaller. If the model does not answer, the first count holds.
@@ -114,6 +116,7 @@ class ContextAssembler:
         embedding_model: str | None = None,
         language: Language | None = None,
         template: Template | TemplateName | None = None,
+        profile: bool = False,
     ) -> ContextWindow:
         """Assemble the window for the next turn of a session.
 
@@ -128,16 +131,20 @@ class ContextAssembler:
             language: of headers and labels; None: the assembler's, or else that of the session's newest turns and the
                 query, or else of what was found.
             template: None: the assembler's.
+            profile: begin the facts with the user's profile (`hippocampus.profile`), within the share of the facts; it
+                does not depend on the query. It takes another statement, and room from what matches.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
             ContextBudgetError: the system prompt alone is over the budget.
-            EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
+            EmbeddingDimensionError: the vector has other dimensions than the stored ones of its model, or too many.
             SessionNotFoundError: no such session for this app and user.
         """
         candidates, instructions, found = await self._find(
             app_name, user_id, session_id, query, query_embedding, embedding_model, max_tokens, language
         )
+        if profile:
+            candidates = await self._with_profile(candidates, found, app_name, user_id)
         system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
         return await self._finished(candidates, found, system_prompt, template)
 
@@ -208,8 +215,22 @@ class ContextAssembler:
         )
         if language is None:
             language = _language_of(rows, text)
-        found = _Found(budget, text, language, degraded)
+        found = _Found(budget, text, language, degraded, app_name, user_id)
         return _candidates(rows, language), rows[0]["instructions"] or [], found
+
+    async def _with_profile(
+        self, candidates: Candidates, found: _Found, app_name: str, user_id: str
+    ) -> dict[ContextType, Sequence[ContextItem]]:
+        """Return the candidates with the lines of the profile as the first facts, and without what the lines say."""
+        tokens = min(max(int(found.budget * self._ratios["fact"]), PROFILE_TOKENS_MIN), PROFILE_TOKENS)
+        page = await read_profile(
+            self._pool, app_name=app_name, user_id=user_id, max_tokens=tokens, language=found.language
+        )
+        said = {each for line in page.lines for each in line.ids}
+        lines = [_profile_item(place, line, found.language) for place, line in enumerate(page.lines)]
+        facts = [item for item in candidates["fact"] if item.metadata.get("fact_id") not in said]
+        memories = [item for item in candidates["memory"] if item.metadata.get("memory_id") not in said]
+        return {**candidates, "fact": [*lines, *facts], "memory": memories}
 
     async def _finished(
         self,
@@ -236,7 +257,11 @@ class ContextAssembler:
         window = packed(found.budget)
         if self._window_counter is not None:
             window = await _recounted(window, found.budget, packed, self._window_counter)
-        await self._search.record_access(i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata)
+        await self._search.record_access(
+            (i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata),
+            app_name=found.app_name,
+            user_id=found.user_id,
+        )
         return replace(window, degraded=found.degraded)
 
 
@@ -247,6 +272,8 @@ class _Found(NamedTuple):
     query: str
     language: Language
     degraded: str | None
+    app_name: str
+    user_id: str
 
 
 def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
@@ -323,6 +350,20 @@ def _item(row: asyncpg.Record, language: Language) -> ContextItem:
     return ContextItem(
         context_type=row["context_type"], content=content, relevance_score=row["relevance"], metadata=metadata
     )
+
+
+def _profile_item(place: int, line: ProfileLine, language: Language) -> ContextItem:
+    # Without memory_id: what stands in every prompt is not used by it, or the strongest would stay the strongest.
+    metadata = {
+        "source": "profile",
+        "kind": line.kind,
+        "ids": line.ids,
+        "occurred_at": None,
+        "is_standing": True,
+        "profile_place": place,
+    }
+    content = f"[{fact_kind(line.kind, language)}] {line.text}"
+    return ContextItem(context_type="fact", content=content, metadata=metadata)
 
 
 def _checked_language(language: Language | None) -> Language | None:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 from uuid import UUID, uuid4
 
+from hippocampus.answers import ANSWER_SECONDS, ANSWER_TOKENS, WINDOW_TOKENS, Answer, AnswerService
 from hippocampus.by_hand import Edit, GivenFact, MemoryEditor
 from hippocampus.context.templates import Template, TemplateName
 from hippocampus.context.window import ContextWindow
@@ -18,13 +19,16 @@ from hippocampus.instructions import InstructionStore
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.messages import CONVERSATION_MIN, MESSAGE_TYPES, Message, Messages, new_messages, read_messages
 from hippocampus.names import check_names
+from hippocampus.profile import PROFILE_TOKENS, Profile, read_profile
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
+from hippocampus.store.service import ItemStore
 from hippocampus.text.languages import Language
 from hippocampus.transfer.given_memories import GivenMemory
 from pulse import database
+from pulse.database import read_address
 from pulse.errors import (
     ConcurrencyConflictError,
     InvalidInputError,
@@ -39,7 +43,9 @@ from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder
+    from datetime import datetime
+
+    from hippocampus.providers.protocols import Answerer, Embedder, Generator
     from pulse.database import Pool
 
 
@@ -91,8 +97,8 @@ class Hippocampus:
     The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search
     also finds what no worker has reached yet. One object serves any number of tasks of one event loop.
 
-    `add`, `search`, `context` and `recall` cover an agent's loop; `remember`, `correct`, `retire` and `confirm` are for
-    people. For more, each service is an attribute.
+    `add`, `search`, `context`, `recall` and `ask` cover an agent's loop; `remember`, `correct`, `retire` and `confirm`
+    are for people. For more, each service is an attribute.
     """
 
     def __init__(
@@ -102,6 +108,8 @@ class Hippocampus:
         app: str,
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
+        schema: str | None = None,
+        generator: Generator | Answerer | None = None,
     ) -> None:
         """Connect to nothing yet: enter the object, or use `connect`.
 
@@ -111,10 +119,21 @@ class Hippocampus:
             language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
                 compare words alone. It stays the caller's to close.
+            schema: the database schema of a URL that names none (``?schema=…``); by default ``public``. A pool has one.
+            generator: writes the answers of `ask`; None: they are passages. It stays the caller's to close.
+
+        Raises:
+            InvalidInputError: a schema for a pool, or another one than the URL's.
         """
+        if isinstance(database, str):
+            read_address(database, schema)
+        elif schema is not None:
+            raise InvalidInputError("a pool has its schema already: give `schema` to `pulse.create_pool`")
+        self._schema = schema
         self.app = app
         self.language = language
         self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
+        self.generator = generator
         self._dsn = database if isinstance(database, str) else None
         self._pool = None if isinstance(database, str) else database
 
@@ -126,6 +145,8 @@ class Hippocampus:
         app: str,
         language: Language | None = None,
         embedder: Embedder | Literal["local"] | None = "local",
+        schema: str | None = None,
+        generator: Generator | Answerer | None = None,
     ) -> Self:
         """Return an object that is connected; `close` it. Arguments as for the class.
 
@@ -133,11 +154,12 @@ class Hippocampus:
             DatabaseUnreachableError: no server, no such database, wrong password.
             SchemaError: the database has no pgvector, or its server is too old.
         """
-        return await cls(database, app=app, language=language, embedder=embedder).__aenter__()
+        made = cls(database, app=app, language=language, embedder=embedder, schema=schema, generator=generator)
+        return await made.__aenter__()
 
     async def __aenter__(self) -> Self:
         if self._pool is None and self._dsn is not None:
-            self._pool = await database.create_pool(self._dsn)
+            self._pool = await database.create_pool(self._dsn, schema=self._schema)
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -166,6 +188,11 @@ class Hippocampus:
             raise PulseError("not connected: use `async with Hippocampus(…)` or `await Hippocampus.connect(…)`")
         return self._pool
 
+    @property
+    def dsn(self) -> str | None:
+        """The URL that the object was made from; None: it was made from a pool."""
+        return self._dsn
+
     @cached_property
     def sessions(self) -> OpenSessionService:
         """Sessions, their events and their state."""
@@ -180,6 +207,11 @@ class Hippocampus:
     def assembler(self) -> ContextAssembler:
         """Context windows."""
         return ContextAssembler(self.pool, self.embedder, language=self.language)
+
+    @cached_property
+    def answers(self) -> AnswerService:
+        """Answers to questions."""
+        return AnswerService(self.assembler, self.generator)
 
     @cached_property
     def facts(self) -> FactLedger:
@@ -210,6 +242,11 @@ class Hippocampus:
     def editor(self) -> MemoryEditor:
         """What people write: memories and facts by hand."""
         return MemoryEditor(self.pool)
+
+    @cached_property
+    def items(self) -> ItemStore:
+        """Items under keys in namespaces: replaced by key, returned exactly, never fading."""
+        return ItemStore(self.pool, self.app)
 
     @cached_property
     def _search(self) -> MemorySearch:
@@ -280,6 +317,7 @@ class Hippocampus:
         system_prompt: str | None = None,
         language: Language | None = None,
         template: Template | TemplateName = "markdown",
+        profile: bool = False,
     ) -> ContextWindow:
         """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
 
@@ -289,6 +327,7 @@ class Hippocampus:
             system_prompt: begins the window, whole.
             language: of headers and labels; None: the object's.
             template: plain, markdown, xml, messages (then `ContextWindow.messages` is the prompt), or your own.
+            profile: begin the facts with the user's profile.
 
         Raises:
             ContextBudgetError: the system prompt alone is over the budget.
@@ -304,6 +343,20 @@ class Hippocampus:
             max_tokens=max_tokens,
             language=language,
             template=template,
+            profile=profile,
+        )
+
+    async def profile(
+        self,
+        user: str,
+        *,
+        max_tokens: int = PROFILE_TOKENS,
+        language: Language | None = None,
+        as_of: datetime | None = None,
+    ) -> Profile:
+        """Return what holds of a user, on one page, with its sources; see `hippocampus.profile.read_profile`."""
+        return await read_profile(
+            self.pool, app_name=self.app, user_id=user, max_tokens=max_tokens, language=language, as_of=as_of
         )
 
     async def recall(
@@ -331,6 +384,37 @@ class Hippocampus:
             app_name=self.app, user_id=user, query=query, max_tokens=max_tokens, language=language, template=template
         )
         return window.text
+
+    async def ask(
+        self,
+        user: str,
+        question: str,
+        *,
+        language: Language | None = None,
+        max_tokens: int = WINDOW_TOKENS,
+        max_answer_tokens: int = ANSWER_TOKENS,
+        max_seconds: float = ANSWER_SECONDS,
+    ) -> Answer:
+        """Answer a question from what is remembered of a user, with citations; see `AnswerService.ask`.
+
+        Args:
+            language: of the answer; None: that of the question.
+            max_tokens: of the window that the generator reads; max_answer_tokens: of the answer.
+            max_seconds: for everything.
+
+        Raises:
+            InvalidInputError: an argument is out of its bounds.
+            ProviderError: the generator did not answer.
+        """
+        return await self.answers.ask(
+            app_name=self.app,
+            user_id=user,
+            question=question,
+            language=language,
+            max_tokens=max_tokens,
+            max_answer_tokens=max_answer_tokens,
+            max_seconds=max_seconds,
+        )
 
     async def remember(self, user: str, what: str | GivenMemory | GivenFact, *, by: str | None = None) -> Edit:
         """Remember a text or a fact of a user by hand; see `MemoryEditor.remember`.

@@ -94,7 +94,7 @@ class InstructionConflictError(HippocampusError):
 
 
 class EmbeddingDimensionError(HippocampusError, ValueError):
-    """A vector has the wrong number of dimensions for the column that would hold it."""
+    """A vector has more dimensions than can be stored, or others than the stored vectors of its model."""
 
 
 class ContextBudgetError(HippocampusError, ValueError):
@@ -207,4 +207,5 @@ BY_SQLSTATE: Mapping[str, type[Exception]] = {
     "HP046": MemoryNotFoundError,
     "HP047": ErasureRunningError,
     "HP048": ImportFileError,
+    "HP049": EmbeddingDimensionError,
 }

@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any, Literal, Self, TypeAlias
 from uuid import UUID
 
-#: Dimensions of every stored vector.
-EMBEDDING_DIMENSIONS = 1536
+#: The most dimensions that a stored vector may have. All vectors of one model have the same.
+DIMENSIONS_MAX = 4000
 
-#: A vector of EMBEDDING_DIMENSIONS floats, L2-normalised.
+#: An embedder's vector, L2-normalised.
 Vector: TypeAlias = list[float]
 
 
@@ -145,6 +145,27 @@ class Reflection:
     facts: tuple[ExtractedFact, ...]
     insights: tuple[ExtractedInsight, ...]
     proposals: tuple[ExtractedProposal, ...] = ()
+    origin: Origin
+    usage: Usage = field(default_factory=Usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question, and the numbered passages of the memory that may answer it."""
+
+    text: str
+    passages: str  # one line each, of stored text as JSON strings; see `hippocampus.answers`
+    asked_at: datetime
+    tokens_max: int  # of the answer
+    language: str | None = None  # its name in English; None: that of the question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """What a model replied to a question. Its citations are not yet checked."""
+
+    text: str | None  # None: the passages do not answer it; never blank
+    citations: tuple[int, ...]  # numbers of passages, in the model's order
     origin: Origin
     usage: Usage = field(default_factory=Usage)
 

@@ -142,14 +142,19 @@ class MemoryRetentionManager:
         self.cleanup_threshold = check_optional_number("cleanup_threshold", cleanup_threshold, 0, 1)
         self.min_age_days = check_optional_number("min_age_days", min_age_days, 0, 36500)
 
-    async def record_access(self, memory_id: UUID) -> bool:
+    async def record_access(self, memory_id: UUID, *, app_name: str | None = None, user_id: str | None = None) -> bool:
         """Count one access to a memory; its score changes at once. Return False if there is no such memory."""
-        return await self.record_batch_access([memory_id]) == 1
+        return await self.record_batch_access([memory_id], app_name=app_name, user_id=user_id) == 1
 
-    async def record_batch_access(self, memory_ids: Sequence[UUID]) -> int:
+    async def record_batch_access(
+        self, memory_ids: Sequence[UUID], *, app_name: str | None = None, user_id: str | None = None
+    ) -> int:
         """Count one access to each memory, also if its id is given twice; return how many there were.
 
         An access is a use: a search returned the memory, or a context window holds it. Listing is not.
+
+        Args:
+            app_name, user_id: whose memories; those of others are skipped. None: anyone's.
 
         Raises:
             InvalidInputError: more than ACCESS_IDS_MAX ids.
@@ -158,7 +163,7 @@ class MemoryRetentionManager:
             raise InvalidInputError(f"at most {ACCESS_IDS_MAX} memory_ids in one call, not {len(memory_ids)}")
         if not memory_ids:
             return 0
-        count: int = await _STATEMENTS.fetchval(self._pool, "record_access", list(memory_ids))
+        count: int = await _STATEMENTS.fetchval(self._pool, "record_access", list(memory_ids), app_name, user_id)
         return count
 
     async def get_retention_distribution(

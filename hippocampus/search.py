@@ -20,7 +20,7 @@ from hippocampus.errors import BY_SQLSTATE, EmbeddingDimensionError, ProviderErr
 from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
-from hippocampus.records import EMBEDDING_DIMENSIONS, MemoryType, Vector, has_direction
+from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
 from hippocampus.rerank import RERANK_DEPTH, Reranker, checked_scores
 from hippocampus.text.times import time_cues
 from pulse.errors import InvalidInputError
@@ -253,7 +253,7 @@ class MemorySearch:
         Raises:
             InvalidInputError: the query is blank, a name cannot be stored, an argument is out of its bounds, or a
                 vector has no direction.
-            EmbeddingDimensionError: the given vector has another number of dimensions than the columns.
+            EmbeddingDimensionError: the vector has other dimensions than the stored ones of its model, or too many.
             SessionNotFoundError: the filter's session is not one of this user and app.
         """
         check_names(app_name=app_name, user_id=user_id, session_id=narrow.session_id, embedding_model=embedding_model)
@@ -291,7 +291,9 @@ class MemorySearch:
         results = ordered[:limit]
         if record_access:
             await self.record_access(
-                r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN
+                (r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN),
+                app_name=app_name,
+                user_id=user_id,
             )
         return SearchMemoryResponse(
             memories=results,
@@ -324,12 +326,14 @@ class MemorySearch:
         _log.warning("rerank_failed", error=logged)
         return found, failure
 
-    async def record_access(self, memory_ids: Iterable[UUID]) -> int:
-        """Count one use of each memory, in one statement; return how many there were."""
+    async def record_access(
+        self, memory_ids: Iterable[UUID], *, app_name: str | None = None, user_id: str | None = None
+    ) -> int:
+        """Count one use of each memory of a user, in one statement; return how many there were. None: of any."""
         ids = sorted(set(memory_ids))
         if not ids:
             return 0
-        counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids)
+        counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids, app_name, user_id)
         return counted
 
     async def embed_query(self, text: str, given: Sequence[float] | None) -> QueryVector:
@@ -347,7 +351,7 @@ class MemorySearch:
             (vector,) = await self._embedder.embed([text], "query")
         except ProviderError as error:
             return QueryVector(degraded=self._degraded(type(error).__name__, error.code))
-        if len(vector) == EMBEDDING_DIMENSIONS and not has_direction(vector):
+        if not has_direction(vector):
             return QueryVector(degraded=self._degraded("VectorWithoutDirection", None))
         return QueryVector(_checked(vector))
 
@@ -400,9 +404,9 @@ def clean_query(query: str) -> str:
 
 
 def _checked(vector: Sequence[float]) -> Vector:
-    if len(vector) != EMBEDDING_DIMENSIONS:
+    if len(vector) > DIMENSIONS_MAX:
         raise EmbeddingDimensionError(
-            f"the query's vector has {len(vector)} dimensions, the stored ones have {EMBEDDING_DIMENSIONS}"
+            f"the query's vector has {len(vector)} dimensions; stored ones have at most {DIMENSIONS_MAX}"
         )
     # A cosine to such a vector is NaN, and one of them would make every score of the search NaN.
     if not has_direction(vector):

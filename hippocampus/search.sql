@@ -8,8 +8,8 @@ SELECT * FROM search_memory($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $
                             $18, $19, $20, $21)
 
 -- name: record_memory_access
--- ids of memories. The answer does not wait for the disk: a crash of the server loses some uses, and no memory.
-SELECT record_memory_access($1) FROM set_config('synchronous_commit', 'off', true)
+-- ids of memories, app, user. The answer does not wait for the disk: a crash of the server loses some uses, and no memory.
+SELECT record_memory_access($1, $2, $3) FROM set_config('synchronous_commit', 'off', true)
 
 -- name: context_candidates
 -- app, user, session or null, query, embedding or null, its model, memories, facts, turns of the session, turns that match, times

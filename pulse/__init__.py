@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         DatabaseUnreachableError,
         EventConflictError,
         EventTooLargeError,
+        HistoryChangedError,
         InterruptOpenError,
         InvalidInputError,
         PulseError,
@@ -104,6 +105,7 @@ __all__ = [
     "Frame",
     "Grant",
     "GroupedState",
+    "HistoryChangedError",
     "InterruptOpenError",
     "InvalidInputError",
     "IssuedTicket",
@@ -184,7 +186,7 @@ _PUBLIC: dict[str, str] = {
         "pulse.database": "Connection Pool connect create_pool",
         "pulse.errors": (
             "ApiKeyNotFoundError ArtifactTooLargeError ConcurrencyConflictError DatabaseUnreachableError "
-            "EventConflictError EventTooLargeError InterruptOpenError InvalidInputError PulseError "
+            "EventConflictError EventTooLargeError HistoryChangedError InterruptOpenError InvalidInputError PulseError "
             "RunActiveError RunConflictError RunEndedError RunFencedError RunNotFoundError RunPrunedError "
             "SchemaError SessionExistsError SessionNotFoundError StateTooLargeError StreamLostError "
             "StreamTooLongError StreamsClosedError"

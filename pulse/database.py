@@ -7,13 +7,13 @@ import contextlib
 import json
 import socket
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 from asyncpg.transaction import Transaction
 from pgvector.asyncpg import register_vector
 
-from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.errors import DatabaseUnreachableError, InvalidInputError, SchemaError
 from pulse.postgres import bounded_pool
 from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.statements import Statements
@@ -24,6 +24,8 @@ Connection = bounded_pool.Connection
 Pool = bounded_pool.Pool
 
 SERVER_VERSION_NUM_MIN = 160000
+#: Of a schema's name, as of any name in PostgreSQL.
+SCHEMA_BYTES_MAX = 63
 # The defaults of asyncpg.create_pool: a connection is replaced after this many statements, and closed after being idle
 # for this long.
 _QUERIES_MAX = 50_000
@@ -111,7 +113,7 @@ class PooledConnection(WatchedConnection):
 async def create_pool(
     dsn: str,
     *,
-    schema: str = "public",
+    schema: str | None = None,
     min_size: int = 1,
     max_size: int = 10,
     idle_transaction_seconds_max: float | None = None,
@@ -120,6 +122,7 @@ async def create_pool(
     """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
 
     Args:
+        schema: where our tables are; by default the address's ``?schema=…``, or else ``public``.
         idle_transaction_seconds_max: after which the server ends a connection that is idle in a transaction, whose
             process was stopped while holding locks. None for the server's setting.
         lock_seconds_max: after which a statement gives up waiting for a lock, instead of keeping its connection from
@@ -127,8 +130,10 @@ async def create_pool(
 
     Raises:
         DatabaseUnreachableError: no server, no such database, wrong password, or a malformed DSN.
+        InvalidInputError: the schema; see `read_address`.
         SchemaError: the server is too old, or the database has no pgvector.
     """
+    address, home = read_address(dsn, schema)
     limits = {
         "idle_in_transaction_session_timeout": idle_transaction_seconds_max,
         "lock_timeout": lock_seconds_max,
@@ -142,7 +147,7 @@ async def create_pool(
 
     try:
         return await BoundedPool(
-            dsn,
+            address,
             min_size=min_size,
             max_size=max_size,
             max_queries=_QUERIES_MAX,
@@ -151,22 +156,22 @@ async def create_pool(
             init=prepare,
             connection_class=PooledConnection,
             record_class=asyncpg.Record,
-            server_settings={"search_path": search_path(schema), "application_name": "hippocampus"},
+            server_settings={"search_path": search_path(home), "application_name": "hippocampus"},
         )
     except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
 
 
-async def connect(dsn: str, *, schema: str = "public", prepare: bool = True) -> Connection:
+async def connect(dsn: str, *, schema: str | None = None, prepare: bool = True) -> Connection:
     """Open one connection like the pool's; without `prepare` the database needs no pgvector yet.
 
     Raises:
-        DatabaseUnreachableError: as `create_pool`.
-        SchemaError: as `create_pool`.
+        DatabaseUnreachableError, InvalidInputError, SchemaError: as `create_pool`.
     """
-    settings = {"search_path": search_path(schema), "application_name": "hippocampus"}
+    address, home = read_address(dsn, schema)
+    settings = {"search_path": search_path(home), "application_name": "hippocampus"}
     try:
-        connection = await asyncpg.connect(dsn, server_settings=settings, connection_class=WatchedConnection)
+        connection = await asyncpg.connect(address, server_settings=settings, connection_class=WatchedConnection)
     except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
     try:
@@ -191,10 +196,39 @@ async def prepare_connection(connection: Connection) -> None:
     )
 
 
+def read_address(dsn: str, schema: str | None = None) -> tuple[str, str]:
+    """Return an address without ``schema=…``, which PostgreSQL does not know, and the schema: ``public`` by default.
+
+    Args:
+        schema: None, or the schema to use for an address that names none.
+
+    Raises:
+        InvalidInputError: the address names another schema than the argument, or a name of no or over 63 bytes.
+    """
+    address, _, query = dsn.partition("?")
+    parameters = query.split("&") if query else []
+    named = [unquote(each.removeprefix("schema=")) for each in parameters if each.startswith("schema=")]
+    others = "&".join(each for each in parameters if not each.startswith("schema="))
+    found = {*named, *([] if schema is None else [schema])}
+    if len(found) > 1:
+        raise InvalidInputError(
+            f"the database's address has ?schema={named[0]}, but another schema is given too: {schema or named[-1]}."
+            " Name one of them"
+        )
+    home = found.pop() if found else "public"
+    if not 0 < len(home.encode()) <= SCHEMA_BYTES_MAX or "\0" in home:
+        raise InvalidInputError(f"a schema's name has 1 to {SCHEMA_BYTES_MAX} bytes: {home!r:.80} is not one")
+    if not named:
+        return dsn, home
+    return (f"{address}?{others}" if others else address), home
+
+
 def search_path(schema: str) -> str:
-    """Return the search_path for a schema: first the schema, then `public`, where pgvector is."""
-    quoted = '"' + schema.replace('"', '""') + '"'
-    return quoted if schema == "public" else f"{quoted}, public"
+    """Return the search_path of a schema: it alone, since `public` may hold another installation's functions.
+
+    What pgvector makes is named in our functions only, which have a path of their own.
+    """
+    return '"' + schema.replace('"', '""') + '"'
 
 
 def server_version_num(connection: Connection) -> int:

@@ -13,6 +13,7 @@
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
     ├── RunNotFoundError           no such run for this app and user (also a LookupError)
     ├── ApiKeyNotFoundError        no key with this id (also a LookupError)
+    ├── HistoryChangedError        the client's conversation is not the session's; reload it, or start another thread
     ├── InterruptOpenError         the last run waits for answers; send them with the next one
     ├── RunActiveError             another run of the session is active; wait for its end or cancel it, then start again
     ├── RunConflictError           the run id is taken by another session; use a new id
@@ -89,6 +90,13 @@ class RunActiveError(PulseError):
 
 class ApiKeyNotFoundError(PulseError, LookupError):
     """There is no key with this id. List the keys to find it."""
+
+
+class HistoryChangedError(PulseError):
+    """The client changed a stored message, or left out later ones. Nothing was changed.
+
+    Reload the conversation and send a new message; or send the conversation under a new thread id, as a branch.
+    """
 
 
 class InterruptOpenError(PulseError):

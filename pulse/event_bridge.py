@@ -3,16 +3,20 @@
     stored event                    AG-UI
     the run's first                 RUN_STARTED, MESSAGES_SNAPSHOT and STATE_SNAPSHOT (for joiners), then its own
     user_message, assistant_message TEXT_MESSAGE_START, _CONTENT, _END; of a streamed one only what was not sent
-    thought                         REASONING_MESSAGE_START, _CONTENT, _END
-    act                             TOOL_CALL_START, _ARGS, _END
+                                    MESSAGES_SNAPSHOT after a message with images or files, which no other event has
+    thought                         REASONING_START, REASONING_MESSAGE_START, _CONTENT, _END, REASONING_END
+    act                             TOOL_CALL_START, _ARGS, _END; of a streamed one only what was not sent
+    with an encrypted_value         REASONING_ENCRYPTED_VALUE, before the message or call is over
     observe                         TOOL_CALL_RESULT
     step_start, step_end            STEP_STARTED, STEP_FINISHED
+    custom, activity, subagent_…    CUSTOM, ACTIVITY_…, SUBAGENT_…: see `pulse.agui.wire`
     any with a state delta          STATE_DELTA, also from another run or from none
     complete, error, cancelled      open messages are closed; RUN_FINISHED or RUN_ERROR
     work_plan and the like          CUSTOM hippocampus:work_plan
     any other                       RAW
 
-An open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for each new piece. A message ends on the wire
+An open message becomes TEXT_MESSAGE_START once, and TEXT_MESSAGE_CONTENT for each new piece; thoughts and the arguments
+of a call likewise. A message ends on the wire
 when it is stored: what a client has seen end is history. If the stored text does not begin with what was sent,
 MESSAGES_SNAPSHOT corrects it. `result.interrupts` of a completed run are the questions that the next run answers.
 
@@ -34,9 +38,6 @@ from ag_ui.core import (
     CustomEvent,
     MessagesSnapshotEvent,
     RawEvent,
-    ReasoningMessageContentEvent,
-    ReasoningMessageEndEvent,
-    ReasoningMessageStartEvent,
     RunErrorEvent,
     RunFinishedCancelledOutcome,
     RunFinishedEvent,
@@ -47,16 +48,14 @@ from ag_ui.core import (
     StateSnapshotEvent,
     StepFinishedEvent,
     StepStartedEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
-    ToolCallArgsEvent,
-    ToolCallEndEvent,
+    SubagentErrorEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
     ToolCallResultEvent,
     ToolCallStartEvent,
 )
 
-from pulse.agui import messages, patches
+from pulse.agui import messages, patches, wire
 from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, StateMark, key_of, name_of
 from pulse.agui.frames import Audience, Frame
 from pulse.agui.interrupts import interrupts_of
@@ -69,6 +68,9 @@ from pulse.scopes import Scope, parse_state_prefix
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
 )
+#: In the actions of a run's first event, and the name of the CUSTOM event: keys that the client of the run changed, but
+#: another writer too, whose values stand.
+STATE_CONFLICT = "hippocampus:state_conflict"
 _SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
 #: The frames with which a run begins, for a new client.
 _OPENING = 3
@@ -149,6 +151,7 @@ class EventBridge:
         self._open: dict[str, _Open] = {}
         self._stored: set[str] = set()
         self._steps: list[str] = []
+        self._subagents: list[str] = []
         self._calls = messages.CallIds()
 
     def _resume(self, has: StateMark | None) -> None:
@@ -176,8 +179,9 @@ class EventBridge:
         return {each.message_id: each.sent.length for each in self._open.values() if each.message_id is not None}
 
     def has_stored(self, message_id: str) -> bool:
-        """Return whether a message is among the events that were translated."""
-        return clean_text(message_id) in self._stored
+        """Return whether a message, or a call, is among the events that were translated."""
+        name = clean_text(message_id)
+        return name in self._stored or self._calls.has_call(name)
 
     def store(self, event: Event) -> list[Frame]:
         """Translate the thread's next event, in sequence; an event that was translated before gives no frame."""
@@ -268,7 +272,7 @@ class EventBridge:
         if self.is_ended or self.sequence < max(self._first, self._resumes_after, message.after_sequence):
             return []
         name = clean_text(message.message_id)
-        if name in self._stored:
+        if self.has_stored(name):
             return []
         key = key_of(name)
         opened = self._open.get(key)
@@ -276,9 +280,16 @@ class EventBridge:
         if opened is None:
             if message.offset or len(self._open) >= OPEN_MAX:
                 return []
-            opened = self._open[key] = _Open(name, Sent(message.kind))
-            frames.append(Frame(str(self.cursor), _begin(name, message.kind)))
-        return [*frames, *self._continue(opened, name, message)]
+            is_thought = message.kind == "thought"
+            opened = self._open[key] = _Open(name, Sent.span() if is_thought else Sent(message.kind))
+            begun = wire.open_span(name) if is_thought else wire.begin(name, message.kind, meta=message.meta)
+            frames.append(Frame(str(self.cursor), begun))
+        if opened.sent.is_span:
+            opened.sent = Sent("thought")
+            frames.append(Frame(str(self.cursor), wire.begin(name, "thought")))
+        frames += self._continue(opened, name, message)
+        wire.attributed([frame.event for frame in frames], message.meta)
+        return frames
 
     def _continue(self, opened: _Open, name: str, message: LiveMessage) -> Iterator[Frame]:
         begins_at = opened.sent.length - message.offset
@@ -288,7 +299,7 @@ class EventBridge:
         text = message.text[begins_at:] if begins_at >= 0 and not opened.is_torn else ""
         if text:
             opened.sent = opened.sent.and_then(text)
-            yield Frame(str(self.cursor), _content(name, opened.sent.kind, text))
+            yield Frame(str(self.cursor), wire.content(name, opened.sent.kind, text))
 
     def _opened_before(self) -> dict[str, _Open]:
         """Return the messages that were open at the cursor and are not stored."""
@@ -360,57 +371,100 @@ class EventBridge:
 
     def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:
         kind = event.event_type
+        if number == self._first and (keys := event.actions.other.get(STATE_CONFLICT)) is not None:
+            yield _frame(CustomEvent(name=STATE_CONFLICT, value={"keys": escape_state(keys)}))
         if kind in ("user_message", "assistant_message", "message", "thought"):
             yield from self._message(event, number)
         elif kind == "act":
-            yield from self._call(event)
+            yield from self._call(event, number)
         elif kind == "observe":
-            own = self._claim_id(event)
-            yield _frame(
-                ToolCallResultEvent(
-                    message_id=own, tool_call_id=self._calls.result(event), content=messages.tool_output(event)
-                )
-            )
+            yield from self._result(event)
         elif kind in ("step_start", "step_end"):
             yield from self._step(event)
         elif kind in TERMINAL_EVENT_TYPES.values():
             yield from self._end(event)
         elif kind in _CUSTOM_TYPES:
             yield _frame(CustomEvent(name=f"hippocampus:{kind}", value=escape_state(event.content)))
+        elif (found := wire.in_its_own_terms(kind, event.content)) is not None:
+            if self._tracks_subagent(found):
+                yield Frame("", found, legacy=wire.legacy_of(found))
         elif kind not in _SILENT_TYPES:
             raw = {"event_type": kind, "author": event.author, "content": event.content}
             yield _frame(RawEvent(event=escape_state(raw), source="hippocampus"))
 
+    def _tracks_subagent(self, event: BaseEvent) -> bool:
+        """Record which subagents are at work; False for one that starts twice or ends without a start."""
+        if isinstance(event, SubagentStartedEvent):
+            is_new = event.subagent_run_id not in self._subagents
+            self._subagents += [event.subagent_run_id] if is_new else []
+            return is_new
+        if isinstance(event, SubagentFinishedEvent | SubagentErrorEvent):
+            if event.subagent_run_id not in self._subagents:
+                return False
+            self._subagents.remove(event.subagent_run_id)
+        return True
+
     def _message(self, event: Event, number: int) -> Iterator[Frame]:
         """Translate a stored message: whole, or what was not sent of it."""
         kind: Kind = "thought" if event.event_type == "thought" else "text"
-        text = messages.text_of(event)
+        text, fields = messages.text_of(event), messages.content_of(event)
         opened = self._open.pop(key_of(messages.message_id(event)), None)
-        if opened is None and not text:
+        has_media = messages.parts_of(event) is not None
+        if opened is None and not text and not has_media:
             return
         own = self._claim_id(event)
         role = "user" if event.role == "user" else "assistant"
-        sent = Sent(kind) if opened is None else opened.sent
-        frames = [_begin(own, kind, role)] if opened is None else []
+        events = []
+        if opened is None and kind == "thought":
+            events.append(wire.open_span(own))
+        if opened is None or opened.sent.is_span:
+            events.append(wire.begin(own, kind, role))
+        sent = Sent(kind) if opened is None or opened.sent.is_span else opened.sent
         is_whole = sent.begins(text) and not (opened and opened.is_torn)
         if is_whole and text[sent.length :]:
-            frames.append(_content(own, sent.kind, text[sent.length :]))
-        frames.append(_close(own, sent.kind))
-        yield from (Frame("", each, for_input=own if role == "user" else None) for each in frames)
+            events.append(wire.content(own, sent.kind, text[sent.length :]))
+        events += wire.close(own, sent.kind, fields)
+        wire.attributed(events, fields)
+        yield from (Frame("", each, for_input=own if role == "user" else None) for each in events)
         if not is_whole:
             yield from self._correct(number)
+        elif has_media:
+            yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=number, for_input=own)
 
     def _correct(self, number: int) -> Iterator[Frame]:
         """Replace what was sent by everything that is stored; open messages are sent from their beginning again."""
         yield from self._close_messages()
         yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=number)
 
-    def _call(self, event: Event) -> Iterator[Frame]:
-        call, name = self._calls.call(event), messages.tool_name(event)
-        parent = messages.message_id(event)
-        yield _frame(ToolCallStartEvent(tool_call_id=call, tool_call_name=name, parent_message_id=parent))
-        yield _frame(ToolCallArgsEvent(tool_call_id=call, delta=messages.tool_input(event)))
-        yield _frame(ToolCallEndEvent(tool_call_id=call))
+    def _call(self, event: Event, number: int) -> Iterator[Frame]:
+        """Translate a stored call: whole, or what was not sent of it."""
+        fields, text = messages.content_of(event), messages.tool_input(event)
+        given = self._calls.given(event)
+        opened = None if given is None or self._calls.has_call(given) else self._open.pop(key_of(given), None)
+        call = self._calls.call(event)
+        sent = Sent("act") if opened is None else opened.sent
+        is_whole = sent.begins(text) and not (opened and opened.is_torn)
+        events: list[BaseEvent] = []
+        if opened is None:
+            parent, name = messages.message_id(event), messages.tool_name(event)
+            events.append(ToolCallStartEvent(tool_call_id=call, tool_call_name=name, parent_message_id=parent))
+        if opened is None or (is_whole and text[sent.length :]):
+            events.append(wire.content(call, "act", text[sent.length :]))
+        events += wire.close(call, "act", fields)
+        yield from map(_frame, wire.attributed(events, fields))
+        if not is_whole:
+            yield from self._correct(number)
+
+    def _result(self, event: Event) -> Iterator[Frame]:
+        fields = messages.content_of(event)
+        own = self._claim_id(event)
+        result = ToolCallResultEvent(
+            message_id=own,
+            tool_call_id=self._calls.result(event),
+            content=messages.tool_output(event),
+            metadata={wire.ERROR_KEY: True} if fields.get("is_error") is True else None,
+        )
+        yield from map(_frame, wire.attributed([result], fields))
 
     def _step(self, event: Event) -> Iterator[Frame]:
         content = messages.content_of(event)
@@ -425,7 +479,8 @@ class EventBridge:
 
     def _end(self, event: Event) -> Iterator[Frame]:
         content = messages.content_of(event)
-        finished = RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id)
+        usage = wire.usage_of(content)
+        finished = RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, usage=usage)
         if event.event_type == "error":
             yield from self._finish(_run_error(content))
         elif event.event_type == "cancelled":
@@ -436,9 +491,11 @@ class EventBridge:
             finished.outcome = _outcome(result, self._calls.unanswered)
             if result is not None and not isinstance(finished.outcome, RunFinishedInterruptOutcome):
                 finished.result = escape_state(result)
-            # Clients before 1.0 refuse the field of pending calls.
+            # Clients before 1.0 refuse the field of pending calls, and do not know the usage.
             waits = isinstance(finished.outcome, RunFinishedSuccessOutcome)
-            yield from self._finish(finished, finished.model_copy(update={"outcome": None}) if waits else None)
+            outcome = None if waits else finished.outcome
+            legacy = finished.model_copy(update={"outcome": outcome, "usage": None}) if waits or usage else None
+            yield from self._finish(finished, legacy)
 
     def _finish(self, last: BaseEvent, legacy: BaseEvent | None = None) -> Iterator[Frame]:
         """Close what is open, then send the last event."""
@@ -446,6 +503,10 @@ class EventBridge:
             # A message whose id is not known cannot be closed, and only an error may leave it open.
             last, legacy = RunErrorEvent(message="a message was cut off; read the conversation again", code="cut"), None
         yield from self._close_messages()
+        for subagent in reversed(self._subagents):
+            unfinished = SubagentErrorEvent(subagent_run_id=subagent, message="the run ended before it did")
+            yield Frame("", unfinished, legacy=wire.legacy_of(unfinished))
+        self._subagents.clear()
         for name in reversed(self._steps):
             yield _frame(StepFinishedEvent(step_name=name))
         self._steps.clear()
@@ -455,7 +516,9 @@ class EventBridge:
     def _close_messages(self) -> Iterator[Frame]:
         for each in self._open.values():
             if each.message_id is not None:
-                yield _frame(_close(each.message_id, each.sent.kind))
+                if each.sent.is_span:
+                    yield _frame(wire.begin(each.message_id, "thought"))
+                yield from map(_frame, wire.close(each.message_id, each.sent.kind))
         self._open.clear()
 
     def _claim_id(self, event: Event) -> str:
@@ -474,29 +537,12 @@ def _of_scope(state: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     }
 
 
-def _begin(message_id: str, kind: Kind, role: str = "assistant") -> BaseEvent:
-    if kind == "thought":
-        return ReasoningMessageStartEvent(message_id=message_id, role="reasoning")
-    return TextMessageStartEvent.model_validate({"messageId": message_id, "role": role})
-
-
-def _content(message_id: str, kind: Kind, text: str) -> BaseEvent:
-    if kind == "thought":
-        return ReasoningMessageContentEvent(message_id=message_id, delta=text)
-    return TextMessageContentEvent(message_id=message_id, delta=text)
-
-
-def _close(message_id: str, kind: Kind) -> BaseEvent:
-    if kind == "thought":
-        return ReasoningMessageEndEvent(message_id=message_id)
-    return TextMessageEndEvent(message_id=message_id)
-
-
 def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:
     message, code = content.get("message") or content.get("error"), content.get("code") or content.get("error_code")
     return RunErrorEvent(
         message=clean_text(message) if isinstance(message, str) and message else "the run failed",
         code=clean_text(code) if isinstance(code, str) and code else None,
+        usage=wire.usage_of(content),
     )
 
 

@@ -6,12 +6,15 @@
     work_plan, step_start, step_end,
     pattern_match, skill_matched,
     skill_execution_start, skill_execution_complete   the plans and the progress of an agent
+    custom, activity, activity_delta,
+    subagent_start, subagent_end, subagent_error  events in AG-UI's own terms: see `pulse.agui.wire`
     state_update                                  a change of state alone
     run_started                                   a run that begins without a message of the user
     adk_event                                     read by Google ADK alone
     complete, error, cancelled                    the end of a run, once
 
-Other names are stored as they are and have no meaning here. Pieces of a stream are never stored.
+Other names are stored as they are and have no meaning here. Pieces of a stream are never stored; what a run that ends
+early has streamed is stored with ``"partial": true`` in its content.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Messages while they are being written: pieces pushed live, and the text so far for late watchers.
 
-A piece (``text_start``, ``text_delta``, ``text_end``, and the same of a thought) is never an event. A `LiveText`
+A piece (``text_start``, ``text_delta``, ``text_end``, and the same of a thought and of a call's arguments) is never an
+event. A `LiveText`
 gathers the output of a model for some tens of milliseconds and pushes it to a `DeltaCarrier`, which keeps one text per
 open message and notifies watchers. A watcher reads what is past its offset, so it gets nothing twice, and a lost
 notification only costs time. The complete message is appended as an event, and its live text is dropped.
@@ -13,15 +14,16 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import structlog
 
 from pulse.errors import PulseError
 from pulse.postgres.json_values import clean_text
 
-Kind: TypeAlias = Literal["text", "thought"]
+#: `act`: the arguments of a tool's call, whose id is the message's.
+Kind: TypeAlias = Literal["text", "thought", "act"]
 
 #: Pieces within this time are pushed together.
 COALESCE_SECONDS = 0.04
@@ -46,6 +48,7 @@ class LiveMessage:
     Attributes:
         after_sequence: the newest event when the message was begun.
         offset: where `text` begins in the message.
+        meta: fields of the event that the message becomes: ``tool_name``, ``subagent_run_id``.
     """
 
     run: RunKey
@@ -54,6 +57,7 @@ class LiveMessage:
     after_sequence: int
     offset: int
     text: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Watcher(Protocol):
@@ -69,12 +73,24 @@ class Watcher(Protocol):
     def receive(self, messages: Sequence[LiveMessage]) -> None:
         """Receive what is new. Called from the event loop; must return at once and must not raise."""
 
+    def receive_transient(self, content: Mapping[str, Any]) -> None:
+        """Receive an event that is not stored: an object with ``type``, as AG-UI has it. As `receive`."""
+
 
 class DeltaCarrier(Protocol):
     """Carries the pieces of open messages between processes."""
 
-    async def push(self, run: RunKey, message_id: str, *, kind: Kind, offset: int, text: str) -> None:
-        """Add a piece at an offset; 0 opens the message. The same piece again changes nothing.
+    async def push(
+        self,
+        run: RunKey,
+        message_id: str,
+        *,
+        kind: Kind,
+        offset: int,
+        text: str,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a piece at an offset; 0 opens the message, with its `meta`. The same piece again changes nothing.
 
         Raises:
             StreamLostError: the text so far is lost, because the carrier was restarted.
@@ -83,6 +99,13 @@ class DeltaCarrier(Protocol):
 
     async def drop(self, run: RunKey, message_ids: Sequence[str]) -> None:
         """Delete messages that are stored by now, or never will be."""
+
+    async def send(self, run: RunKey, content: Mapping[str, Any]) -> None:
+        """Deliver an event to the present watchers of a run, once; it is not kept.
+
+        Raises:
+            InvalidInputError: it is too long.
+        """
 
     async def read(self, watchers: Sequence[Watcher]) -> list[LiveMessage]:
         """Return what is past the watchers' offsets, in the order in which the messages were begun."""
@@ -94,13 +117,25 @@ class DeltaCarrier(Protocol):
 class LiveText:
     """One message that is being written. Not thread-safe.
 
+    Attributes:
+        encrypted_value: the provider's encrypted reasoning, if the writer sets it; stored with the message.
+
     A failure of the carrier does not fail the writer: watchers get the text late, at the latest as the stored message.
     """
 
-    def __init__(self, carrier: DeltaCarrier, run: RunKey, message_id: str, kind: Kind = "text") -> None:
+    def __init__(
+        self,
+        carrier: DeltaCarrier,
+        run: RunKey,
+        message_id: str,
+        kind: Kind = "text",
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
         self.message_id = message_id
         self.run = run
         self.kind = kind
+        self.encrypted_value: str | None = None
+        self._meta = dict(meta or {})
         self._carrier = carrier
         self._pieces: list[str] = []
         self._waiting: list[str] = []
@@ -157,7 +192,9 @@ class LiveText:
             piece, self._waiting = "".join(self._waiting), []
             began = asyncio.get_running_loop().time()
             try:
-                await self._carrier.push(self.run, self.message_id, kind=self.kind, offset=self._length, text=piece)
+                await self._carrier.push(
+                    self.run, self.message_id, kind=self.kind, offset=self._length, text=piece, meta=self._meta
+                )
                 self._length += len(piece)
             except (OSError, TimeoutError) as error:
                 self._waiting.insert(0, piece)

@@ -59,11 +59,19 @@ class LoopPools:
         self,
         dsn: str,
         *,
-        schema: str = "public",
+        schema: str | None = None,
         max_size: int = POOL_SIZE_MAX,
         check: Callable[[Pool], Awaitable[None]] | None = None,
     ) -> None:
-        """`check` raises if a pool that was just opened cannot be used."""
+        """Take an address and a schema as `pulse.create_pool` does.
+
+        Args:
+            check: raises if a pool that was just opened cannot be used.
+
+        Raises:
+            InvalidInputError: the schema.
+        """
+        database.read_address(dsn, schema)
         self._dsn = dsn
         self._schema = schema
         self._max_size = max_size

@@ -63,7 +63,9 @@ class PgNotifyListener:
         pool: for reading; never used during a delivery.
     """
 
-    def __init__(self, dsn: str, pool: Pool, *, schema: str = "public", timing: ListenerTiming | None = None) -> None:
+    def __init__(
+        self, dsn: str, pool: Pool, *, schema: str | None = None, timing: ListenerTiming | None = None
+    ) -> None:
         timing = timing or ListenerTiming()
         self._pool = pool
         self._channels: dict[str, OnPayload] = {EVENTS_CHANNEL: self._receive}

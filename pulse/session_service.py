@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 
@@ -302,8 +302,12 @@ def _update(session: Session, outcome: Appended) -> None:
             session.last_update_time = event.created_at.timestamp()
 
 
+#: The app of `app_policies` that stands for all without a policy of their own.
+EVERY_APP: Final = "*"
+
+
 def check_names(app_name: str, user_id: str, session_id: str) -> None:
-    """Raise InvalidInputError for names that are empty, too long, or hold U+0000."""
+    """Raise InvalidInputError for names that are blank, too long, or hold U+0000, and for the app ``*``."""
     for what, value, limit in (
         ("app_name", app_name, _NAME_LENGTH_MAX),
         ("user_id", user_id, _NAME_LENGTH_MAX),
@@ -311,6 +315,10 @@ def check_names(app_name: str, user_id: str, session_id: str) -> None:
     ):
         if not 1 <= len(value) <= limit or "\0" in value:
             raise InvalidInputError(f"{what} is 1 to {limit} characters without U+0000, not {value[:40]!r}")
+        if not value.strip():
+            raise InvalidInputError(f"{what} is blank: {value[:40]!r}")
+    if app_name == EVERY_APP:
+        raise InvalidInputError(f"app_name {EVERY_APP!r} stands for the policy of all apps: name the app otherwise")
 
 
 def _plain(state: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 A conversation is a session; its events are read page by page, and shown as items:
 
     event               item
-    user_message        user_message        content
+    user_message        user_message        content; parts, if it has images or files
     assistant_message   assistant_message   content
     thought             thought             content; a blank one is left out
     act                 tool_call           toolName, toolInput
     observe             tool_result         toolName, toolOutput, isError
+
+What a run had streamed when it failed or was cancelled has the field isPartial.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pulse.errors import InvalidInputError
 from pulse.event_rows import read_event
 from pulse.event_types import MESSAGE_EVENT_TYPES, TIMELINE_EVENT_TYPES
 from pulse.events import Event, message_text
+from pulse.message_parts import media_of
 from pulse.postgres.json_values import clean_text
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
@@ -125,12 +128,16 @@ def timeline_item(event: Event) -> TimelineItem | None:
     shown: TimelineItem | None = None
     match event.event_type:
         case "user_message" | "assistant_message":
-            shown = _item(event, event.event_type, {"content": message_text(event.content) or ""})
+            media = {"parts": found} if (found := media_of(event.content)) else {}
+            shown = _item(event, event.event_type, {"content": message_text(event.content) or "", **media})
         case "thought":
             text = _text(content.get("thought")) or message_text(event.content) or ""
             shown = _item(event, "thought", {"content": text}) if text.strip() else None
         case "act":
-            fields = {"toolName": _text(content.get("tool_name")), "toolInput": content.get("tool_input")}
+            fields = {
+                "toolName": _text(content.get("tool_name")),
+                "toolInput": content.get("tool_input", content.get("tool_args")),
+            }
             shown = _item(event, "tool_call", fields)
         case "observe":
             fields = {
@@ -147,6 +154,8 @@ def _item(event: Event, kind: str, fields: Mapping[str, Any]) -> TimelineItem:
         raise ValueError(f"the event {event.id!r} is not stored")
     is_message = event.event_type in MESSAGE_EVENT_TYPES and isinstance(event.content, Mapping)
     named = _text(event.content.get("message_id")) if is_message else ""
+    if isinstance(event.content, Mapping) and event.content.get("partial") is True:
+        fields = {**fields, "isPartial": True}
     return TimelineItem(
         id=named or f"{event.event_type}-{event.sequence_num}",
         type=kind,

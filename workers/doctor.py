@@ -18,6 +18,7 @@ from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres.statements import Statements
 from workers import migrate
+from workers.installing import install_command
 from workers.models import reach
 from workers.models.factory import make_embedder, make_generator
 from workers.pools import POOLS
@@ -137,7 +138,7 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
     yield _judged(
         "packages",
         f"{', '.join(missing)} missing" if missing else "complete",
-        "the writer needs the extra [http]: pip install '/path/to/the/checkout[http]'" if missing else "",
+        f"the writer needs the extra [http]: {install_command('http')}" if missing else "",
     )
     access = "loopback only" if is_loopback(config.api_host) else "protected by a key"
     yield Finding(check="API", verdict="ok", found=f"{config.api_host}:{config.api_port}, {access}")

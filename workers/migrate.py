@@ -50,6 +50,7 @@ PROCRASTINATE_SCHEMA = "procrastinate/schema.sql"
 FUNCTIONS = "functions/"
 _NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
 _CONTRACT = re.compile(r"^-- contract: (\d+)$", re.MULTILINE)
+_TABLE = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 # PostgreSQL's hint where CREATE OR REPLACE can't change a function's result or its arguments' names.
 _DROP_FIRST = re.compile(r"DROP \w+ (\w+\(.*\))")
@@ -69,7 +70,10 @@ CREATE TABLE IF NOT EXISTS hippocampus_catalogue (
     PRIMARY KEY (kind, name)
 );
 """
-_EXTENSION_HOME = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
+_EXTENSION_HOME = """
+SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+WHERE e.extname = 'vector' AND n.nspname <> $1
+"""
 _RECORD = """
 INSERT INTO hippocampus_migrations (name, sha256, program, contract) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET sha256 = EXCLUDED.sha256, program = EXCLUDED.program,
@@ -105,6 +109,41 @@ JOIN hippocampus_catalogue AS c
 WHERE p.pronamespace = to_regnamespace(quote_ident($1)) AND c.made_by LIKE 'functions/%'
 ORDER BY 2
 """
+# Our functions whose path still has a second schema, pgvector's, though their bodies name nothing of pgvector.
+_WIDE_PATHS = """
+WITH members AS (
+    SELECT t.typname::text AS name, false AS is_operator, d.refobjid
+    FROM pg_depend AS d JOIN pg_type AS t ON d.classid = 'pg_type'::regclass AND t.oid = d.objid
+    WHERE d.deptype = 'e' AND t.typcategory <> 'A'
+    UNION ALL
+    SELECT p.proname, false, d.refobjid
+    FROM pg_depend AS d JOIN pg_proc AS p ON d.classid = 'pg_proc'::regclass AND p.oid = d.objid
+    WHERE d.deptype = 'e'
+    UNION ALL
+    SELECT o.oprname, true, d.refobjid
+    FROM pg_depend AS d JOIN pg_operator AS o ON d.classid = 'pg_operator'::regclass AND o.oid = d.objid
+    WHERE d.deptype = 'e' AND o.oprname LIKE '<_>'
+)
+SELECT c.name, p.oid::regprocedure::text AS routine
+FROM pg_proc AS p
+JOIN hippocampus_catalogue AS c
+  ON c.kind = 'function' AND c.name = p.proname || '(' || pg_get_function_identity_arguments(p.oid) || ')'
+WHERE p.pronamespace = to_regnamespace(quote_ident($1))
+  AND EXISTS (SELECT FROM unnest(p.proconfig) AS s WHERE s LIKE 'search_path=%, %')
+  AND NOT EXISTS (
+      SELECT FROM members AS m JOIN pg_extension AS e ON e.oid = m.refobjid AND e.extname = 'vector'
+      WHERE CASE WHEN m.is_operator THEN strpos(p.prosrc, m.name) > 0
+                 -- A name of a built-in function, such as avg, is not pgvector's alone.
+                 ELSE p.prosrc ~ ('\\m' || m.name || '\\M')
+                      AND NOT EXISTS (SELECT FROM pg_proc AS b
+                                      WHERE b.proname = m.name AND b.pronamespace = 'pg_catalog'::regnamespace)
+            END)
+"""
+_TAKEN_TABLES = """
+SELECT array_agg(c.relname::text ORDER BY c.relname) FROM pg_class AS c
+WHERE c.relnamespace = to_regnamespace(quote_ident($1)) AND c.relname = ANY ($2::text[])
+"""
+_CATALOGUE_UPDATE = "UPDATE hippocampus_catalogue SET sha256 = $2 WHERE kind = 'function' AND name = $1"
 
 
 class CatalogueEntry(NamedTuple):
@@ -152,7 +191,7 @@ class Schema:
     functions: list[Migration]
 
 
-async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = None) -> list[str]:
+async def migrate(dsn: str, *, schema: str | None = None, folder: Path | None = None) -> list[str]:
     """Bring the database to this program's schema and return the names of what was applied now, in order.
 
     Nothing is applied to a database that a newer release migrated; see `version_ahead`.
@@ -160,7 +199,7 @@ async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = Non
     Args:
         dsn: a user that may create tables; for a database without pgvector or the schema, one that may make
             those.
-        schema: where our tables are.
+        schema: where our tables are; by default the address's ``?schema=…``, or else ``public``.
         folder: the folder of both halves of our schema; by default this program's.
 
     Raises:
@@ -169,11 +208,14 @@ async def migrate(dsn: str, *, schema: str = "public", folder: Path | None = Non
             newer program, or a file that failed. What was applied before it stays; fix the cause and run again.
     """
     ours = read_schema(folder or default_folder())
+    _, schema = database.read_address(dsn, schema)
     connection = await database.connect(dsn, schema=schema, prepare=False)
     try:
         await _take_turn(connection)
+        await _require_free_names(connection, schema, ours)
         await _make_extension(connection)
         await _make_schema(connection, schema)
+        await connection.execute(f"SET search_path = {await _definition_path(connection, schema)}")
         await connection.execute(_RECORDS)
         return await _apply_all(connection, schema, ours)
     except asyncpg.InsufficientPrivilegeError as error:
@@ -208,8 +250,9 @@ async def check_schema(connection: Connection, *, schema: str = "public", folder
             raise SchemaError(drift)
 
 
-async def version_ahead(dsn: str, *, schema: str = "public", folder: Path | None = None) -> str | None:
+async def version_ahead(dsn: str, *, schema: str | None = None, folder: Path | None = None) -> str | None:
     """Return the version of the newer program that migrated the database; None if it is at this program's schema."""
+    _, schema = database.read_address(dsn, schema)
     connection = await database.connect(dsn, schema=schema, prepare=False)
     try:
         applied = await _applied(connection, schema)
@@ -282,6 +325,20 @@ async def _take_turn(connection: Connection) -> None:
         ) from error
 
 
+async def _require_free_names(connection: Connection, schema: str, ours: Schema) -> None:
+    """Raise if the schema has tables of another program that a pending migration would create."""
+    applied = await _applied(connection, schema)
+    wanted = [name for each in ours.migrations if each.name not in applied for name in _TABLE.findall(each.sql)]
+    taken = await connection.fetchval(_TAKEN_TABLES, schema, wanted)
+    if taken:
+        raise SchemaError(
+            f"The schema {schema!r} has tables of another program: {', '.join(taken)}. (Google ADK's"
+            " DatabaseSessionService makes tables of these names.) Nothing was changed. Use a schema of our own: set"
+            " HIPPOCAMPUS_SCHEMA_NAME=hippocampus, or add ?schema=hippocampus to the database's address, and run"
+            " `hippocampus migrate` again. `hippocampus import-adk` then copies the sessions of ADK's tables."
+        )
+
+
 async def _make_extension(connection: Connection) -> None:
     version = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
     if version is None:
@@ -301,12 +358,13 @@ async def _make_extension(connection: Connection) -> None:
             ) from error
         version = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
     require_supported_pgvector(str(version))
-    if not await connection.fetchval("SELECT to_regtype('vector') IS NOT NULL"):
-        home = await connection.fetchval(_EXTENSION_HOME)
-        raise SchemaError(
-            f"pgvector is in the schema {home!r} of this database, where our functions don't find it. Let its owner"
-            " run ALTER EXTENSION vector SET SCHEMA public, then run `hippocampus migrate` again."
-        )
+
+
+async def _definition_path(connection: Connection, schema: str) -> str:
+    """Return the search_path that our objects are defined with: ours, then pgvector's schema."""
+    ours = database.search_path(schema)
+    home = await connection.fetchval(_EXTENSION_HOME, schema)
+    return f"{ours}, {home}" if home else ours
 
 
 def require_supported_pgvector(version: str) -> None:
@@ -409,6 +467,7 @@ async def _apply_functions(
     with _naming(", ".join(sorted({row["made_by"] for row in stale}))):
         await _drop(connection, [(row["kind"], row["name"]) for row in stale])
     await _record_catalogue(connection, before, await _catalogue(connection, schema), "")
+    await _narrow_paths(connection, schema)
     await connection.execute(_UNAPPLY, vanished)
     for each in changed:
         await _record(connection, each)
@@ -417,6 +476,22 @@ async def _apply_functions(
     for row in await connection.fetch(_OUR_FUNCTIONS, schema):
         with _naming(row["name"]):
             await connection.execute(f"SELECT {row['validator']}({row['oid']})")
+
+
+async def _narrow_paths(connection: Connection, schema: str) -> None:
+    """Take pgvector's schema from the path of each function that names nothing of pgvector.
+
+    That schema is mostly `public`. If it holds another installation, its functions would be candidates for each call
+    in a body, and a literal argument would make the call ambiguous.
+    """
+    narrowed = await connection.fetch(_WIDE_PATHS, schema)
+    path = database.search_path(schema)
+    for row in narrowed:
+        await connection.execute(f"ALTER FUNCTION {row['routine']} SET search_path = {path}")
+    if narrowed:
+        found = await _catalogue(connection, schema)
+        hashes = [(row["name"], found["function", row["name"]].sha256) for row in narrowed]
+        await connection.executemany(_CATALOGUE_UPDATE, hashes)
 
 
 async def _replace(connection: Connection, file: Migration) -> None:
@@ -482,7 +557,7 @@ async def _record(connection: Connection, file: Migration) -> None:
 @functools.cache
 def program_version() -> str:
     """Return the release of this program."""
-    return importlib.metadata.version("hippocampus")
+    return importlib.metadata.version("pg-hippocampus")
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -557,7 +632,10 @@ def _pending(applied: dict[str, Record], ours: Schema) -> list[Migration]:
 async def _catalogue(connection: Connection, schema: str) -> Catalogue:
     """Return every object of the schema, by kind and name."""
     statement = (resources.files("workers") / "catalogue.sql").read_text(encoding="utf-8")
-    rows = await connection.fetch(statement, schema)
+    async with connection.transaction():
+        # Definitions leave out what is on the path.
+        await connection.execute(f"SET LOCAL search_path = {await _definition_path(connection, schema)}")
+        rows = await connection.fetch(statement, schema)
     return {
         (row["kind"], row["name"]): CatalogueEntry(hashlib.sha256(row["definition"].encode()).hexdigest(), row["stamp"])
         for row in rows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -22,6 +22,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from hippocampus.providers import features, registry
 from hippocampus.providers.registry import Kind
 from pulse import database
+from pulse.errors import InvalidInputError
 
 _log = structlog.get_logger("workers.settings")
 
@@ -86,7 +87,8 @@ class Settings(BaseSettings):
         default=None,
         validation_alias=AliasChoices("DATABASE_URL", "HIPPOCAMPUS_DATABASE_URL"),
         description="The PostgreSQL (16 or newer, with pgvector) to use, as"
-        " postgresql://user:password@host:port/name. Without it `up` and `demo` start an embedded one.",
+        " postgresql://user:password@host:port/name, with ?schema=… for another schema than HIPPOCAMPUS_SCHEMA_NAME's."
+        " Without it `up` and `demo` start an embedded one.",
     )
     schema_name: str = Field(
         default="public",
@@ -171,6 +173,12 @@ class Settings(BaseSettings):
     )
     echo_agent: bool = Field(
         default=False, description="Register the agent `echo`, which repeats the user's message, to test clients."
+    )
+    agents: str = Field(
+        default="",
+        pattern=r"^$|^([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(,([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)*$",
+        description="The agents that the writer runs, as name=module:attribute,…; also module:attribute of a mapping of"
+        " agents, or of a function that returns one. An agent or app of Google ADK is run on this database.",
     )
     test_routes: bool = Field(
         default=False, description="Offer /api/test-notify and /api/test-sse-notify, which send a notification."
@@ -428,6 +436,20 @@ class Settings(BaseSettings):
             chosen |= {kind: f"{name}:{model}", f"{kind}_api_key": key, f"{kind}_base_url": url}
         return chosen
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_schema(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Let the address's ``?schema=…`` take precedence over HIPPOCAMPUS_SCHEMA_NAME."""
+        url = next((given[name] for name in (*variables_of("database_url"), "database_url") if given.get(name)), None)
+        if url is None:
+            return given
+        text = url.get_secret_value() if isinstance(url, SecretStr) else str(url)
+        try:
+            address, schema = database.read_address(text)
+        except InvalidInputError as error:
+            raise ValueError(f"DATABASE_URL is wrong: {error}") from None
+        return given if address == text else {**given, "schema_name": schema}
+
     @field_validator("generator_features")
     @classmethod
     def _check_features(cls, value: str) -> str:
@@ -548,6 +570,13 @@ def load() -> Settings:
         return Settings()
     except ValidationError as error:
         raise SettingsError("; ".join(_explain(each) for each in error.errors())) from None
+
+
+def use_agents(entries: Sequence[str]) -> None:
+    """Add agents to HIPPOCAMPUS_AGENTS, for this process and its children."""
+    if entries:
+        name = PREFIX + "AGENTS"
+        os.environ[name] = ",".join([*filter(None, os.environ.get(name, "").split(",")), *entries])
 
 
 def child_environment(**changes: str) -> dict[str, str]:

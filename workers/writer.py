@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import importlib.util
 import signal
 import socket
@@ -26,13 +27,15 @@ from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from workers import migrate, settings
+from workers.agents import load as load_agents
 from workers.api import live_streams
 from workers.api.app import build_api
 from workers.api.listening import Listener
 from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
-from workers.models.call_gate import embedder_gate
-from workers.models.factory import make_query_embedder
+from workers.installing import install_command
+from workers.models.call_gate import embedder_gate, generator_gate
+from workers.models.factory import make_generator, make_query_embedder
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
 from workers.process.background import in_background
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from pulse.database import Connection, Pool
     from pulse.runs.agents import Agent
@@ -124,12 +127,12 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     """Run a writer until SIGTERM or SIGINT and return its exit code: 0, or 2 if it could not start.
 
     Args:
-        agents: those that ``POST /agui/{name}`` runs, by name.
+        agents: those that ``POST /agui/{name}`` runs, by name, besides those of the settings.
     """
     logs.configure(config.log_level, config.log_format)
     settings.report_former_names()
     try:
-        asyncio.run(_run(config, agents))
+        asyncio.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
     except (
         StartError,
         settings.SettingsError,
@@ -148,7 +151,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     return 0
 
 
-async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) -> None:
+async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
     signals.stop_cancels_start()
     raise_file_limit()
     asyncio.get_running_loop().set_exception_handler(report_loop_error)
@@ -158,14 +161,17 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent] | None) ->
         listener = stack.enter_context(contextlib.closing(_listen(config)))
         stack.enter_context(metrics.statements.observing())
         pool = await stack.enter_async_context(_open_pool(config))
-        live = await stack.enter_async_context(live_streams.opened(config, pool, agents or {}))
+        live = await stack.enter_async_context(live_streams.opened(config, pool, agents))
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         embedder = make_query_embedder(
             config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer")
         )
         stack.push_async_callback(embedder.close)
+        # It writes answers; summaries and facts are the workers'.
+        generator = make_generator(config, metrics.calls.observe, generator_gate(config, pool, metrics.calls, "writer"))
+        stack.push_async_callback(generator.close)
         more = await stack.enter_async_context(_mcp_route(config))
-        api = build_api(config, pool, live, embedder, metrics, *more)
+        api = build_api(config, pool, live, embedder, generator, metrics, *more)
         server = _Server(_server_config(api, config.max_body_bytes), live.end, grace_seconds=_grace(config))
         _stop_on_signals(server)
         role = "writer"
@@ -188,14 +194,43 @@ async def _mcp_route(config: settings.Settings) -> AsyncIterator[list[BaseRoute]
     if importlib.util.find_spec("mcp") is None:
         yield [Route("/mcp", _without_mcp, methods=["POST"], include_in_schema=False)]
         return
-    from workers.mcp import endpoint
+    server = _McpServer(config)
+    async with in_background(server.run()):
+        # Without sessions there is nothing to GET or DELETE.
+        yield [Route("/mcp", server, methods=["POST"], include_in_schema=False)]
 
-    async with endpoint.opened(config) as route:
-        yield [route]
+
+class _McpServer:
+    """The MCP server, imported and started by the first request for it: it would be a third of a writer's start."""
+
+    def __init__(self, config: settings.Settings) -> None:
+        self._config = config
+        self._requested = asyncio.Event()
+        self._app: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Wait for the first request, then serve until cancelled."""
+        await self._requested.wait()
+        try:
+            # In a thread, so that other requests are answered meanwhile.
+            endpoint = await asyncio.to_thread(importlib.import_module, "workers.mcp.endpoint")
+            async with endpoint.opened(self._config) as app:
+                self._app.set_result(app)
+                _log.info("mcp_server_started")
+                await asyncio.Event().wait()
+        except Exception as error:
+            if self._app.done():
+                raise
+            self._app.set_exception(error)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._requested.set()
+        app = await asyncio.shield(self._app)
+        await app(scope, receive, send)
 
 
 async def _without_mcp(request: Request) -> Response:
-    raise ProblemError(NO_SUCH_ROUTE, "This writer lacks the MCP server: run pip install '/path/to/the/checkout[mcp]'.")
+    raise ProblemError(NO_SUCH_ROUTE, f"This writer lacks the MCP server: run {install_command('mcp')}.")
 
 
 def _grace(config: settings.Settings) -> float:

@@ -26,8 +26,11 @@ from hippocampus.client.errors import (
 from hippocampus.client.instructions import InstructionCalls
 from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, MemoryOptions, SearchOptions
 from hippocampus.client.records import (
+    AgentRecord,
+    Answer,
     AppendOutcome,
     ArchivedMemory,
+    Citation,
     Edit,
     Erasure,
     FactCandidate,
@@ -41,7 +44,10 @@ from hippocampus.client.records import (
     KeyStyleRecord,
     MemoryRecord,
     NewEvent,
+    Profile,
+    ProfileLine,
     Proposal,
+    RunLease,
     RunRecord,
     SearchResult,
     SessionRecord,
@@ -54,14 +60,18 @@ from hippocampus.client.records import (
     Window,
 )
 from hippocampus.client.retention import RetentionCalls
+from hippocampus.client.runs import RunCalls
 from hippocampus.client.sessions import SessionCalls
 
 __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
     "TIMEOUT_SECONDS",
     "TRIES_MAX",
+    "AgentRecord",
+    "Answer",
     "AppendOutcome",
     "ArchivedMemory",
+    "Citation",
     "ClientError",
     "ConflictError",
     "ConnectionFailedError",
@@ -86,7 +96,10 @@ __all__ = [
     "NewEvent",
     "NotFoundError",
     "ProblemError",
+    "Profile",
+    "ProfileLine",
     "Proposal",
+    "RunLease",
     "RunRecord",
     "SearchOptions",
     "SearchResult",
@@ -103,7 +116,9 @@ __all__ = [
 ]
 
 
-class HippocampusClient(SessionCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls):
+class HippocampusClient(
+    SessionCalls, RunCalls, MemoryCalls, ByHandCalls, RetentionCalls, ErasureCalls, InstructionCalls
+):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 
     Raises, from every method:

@@ -8,6 +8,8 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from hippocampus.client.calls import Calls, plain
 from hippocampus.client.records import (
+    Answer,
+    Citation,
     FactCandidate,
     FactMerge,
     FactRecord,
@@ -16,10 +18,15 @@ from hippocampus.client.records import (
     JobRecord,
     MemoryRecord,
     MemoryType,
+    Profile,
+    ProfileLine,
     SearchResult,
     Window,
     pick,
 )
+
+#: For the way there and back, beyond the time that the writer has for an answer.
+_ANSWER_MARGIN_SECONDS = 5.0
 
 
 class SearchOptions(TypedDict, total=False):
@@ -90,6 +97,23 @@ class MemoryCalls(Calls):
         body = {"query": query, "max_tokens": max_tokens, **more}
         found = await self._call("POST", self._user(user_id, "recall"), json=body, is_safe=True)
         return str(found["text"])
+
+    async def ask(self, user_id: str, question: str, *, max_seconds: float = 60.0, **more: Any) -> Answer:
+        """Answer a question from what is remembered, with citations; `more` as in the API's body.
+
+        Raises:
+            UnavailableError: the model did not answer in time; ask again later.
+        """
+        body = {"question": question, "max_seconds": max_seconds, **more}
+        # Sent once: the writer has repeated what may be repeated, and each call of a model costs money.
+        timeout_seconds = max_seconds + _ANSWER_MARGIN_SECONDS
+        found = await self._call("POST", self._user(user_id, "ask"), json=body, timeout=timeout_seconds)
+        return pick(Answer, {**found, "citations": tuple(pick(Citation, each) for each in found["citations"])})
+
+    async def profile(self, user_id: str, **more: Any) -> Profile:
+        """Read what holds of a user, on one page with its sources; `more`: max_tokens, language, as_of."""
+        found = await self._call("GET", self._user(user_id, "profile"), params=plain(more))
+        return pick(Profile, {**found, "lines": tuple(pick(ProfileLine, each) for each in found["lines"])})
 
     async def memories(
         self, user_id: str, *, page_size: int = 100, **narrow: Unpack[MemoryOptions]

@@ -99,6 +99,53 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Citation:
+    """What an answer rests on: a memory, a fact or a turn."""
+
+    source: Literal["memory", "fact", "turn"]
+    id: str
+    text: str
+    session_id: str | None
+    sequence_nums: Sequence[int]
+    occurred_at: str | None
+    changed: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """An answer; `answered_by` is None if nothing is remembered, and no model was asked."""
+
+    text: str
+    is_known: bool
+    answered_by: Literal["model", "passages"] | None
+    citations: Sequence[Citation]
+    model: str | None
+    usage: Mapping[str, int]
+    degraded: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileLine:
+    """A line of a profile, with the ids of the facts, the memory or the proposal that it comes from."""
+
+    kind: Literal["instruction", "rule", "profile", "preference", "custom", "insight"]
+    text: str
+    ids: Sequence[str]
+    since: str | None
+    is_standing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What holds of a user, on one page; `left_out` counts what holds and is not on it."""
+
+    text: str
+    lines: Sequence[ProfileLine]
+    total_tokens: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord:
     """A memory."""
 
@@ -203,6 +250,29 @@ class RunRecord:
     status: str
     cancel_requested: bool
     error: str | None
+    error_code: str | None
+    first_sequence_num: int
+    last_sequence_num: int
+    started_at: str
+    completed_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLease:
+    """What the process that executes a run has to know: stop if it is not `running`, end it if that was requested."""
+
+    status: str
+    cancel_requested: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRecord:
+    """An agent that the writer runs; `capabilities` as AG-UI's AgentCapabilities."""
+
+    name: str
+    description: str
+    runs_alone: bool
+    capabilities: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

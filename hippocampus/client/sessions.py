@@ -1,17 +1,15 @@
-"""The calls about sessions, their events, their state and their runs."""
+"""The calls about sessions, their events and their state."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from hippocampus.client.calls import Calls
 from hippocampus.client.records import (
     AppendOutcome,
     NewEvent,
-    RunRecord,
     SessionRecord,
     StateChange,
     StateChanges,
@@ -23,7 +21,7 @@ from hippocampus.client.records import (
 
 
 class SessionCalls(Calls):
-    """Creates, reads, lists, appends to, finalizes and deletes sessions; reads their state; manages runs."""
+    """Creates, reads, lists, appends to, finalizes and deletes sessions; reads their state; issues tickets."""
 
     async def create_session(
         self,
@@ -64,7 +62,7 @@ class SessionCalls(Calls):
         self, user_id: str, session_id: str, events: Sequence[NewEvent], *, expected_version: int | None = None
     ) -> AppendOutcome:
         """Append events, all or none. The call is retried if the API is busy: nothing is stored twice."""
-        body = {"events": [_event_body(event) for event in events], "expected_version": expected_version}
+        body = {"events": [event_body(event) for event in events], "expected_version": expected_version}
         path = self._user(user_id, "sessions", session_id, "events")
         found = await self._call("POST", path, json=body, is_safe=True)
         appended = {each["id"]: each["appended"] for each in found["events"]}
@@ -110,17 +108,14 @@ class SessionCalls(Calls):
         async for each in self._pages("/api/threads", "threads", limit=page_size, **self._owner(user_id)):
             yield pick(ThreadRecord, each)
 
-    async def cancel_run(self, user_id: str, run_id: str) -> RunRecord:
-        """Request the cancellation of a run. A run that has ended is not changed."""
-        path = f"/api/runs/{quote(run_id, safe='')}/cancel"
-        return pick(RunRecord, await self._call("POST", path, params=self._owner(user_id)))
-
     async def ticket(
         self, user_id: str, session_id: str, run_id: str | None = None, *, may_run: bool = False
     ) -> Ticket:
         """Issue a ticket with which a browser may follow a session's streams, or those of one run, until it expires.
 
         Args:
+            user_id, session_id: the session.
+            run_id: of one run of it; by default the ticket is for all of them.
             may_run: whether it also runs agents in the session; needs a key with the role `append`.
         """
         body = {"thread_id": session_id, "run_id": run_id, "may_run": may_run}
@@ -131,7 +126,8 @@ def _if_match(expected_version: int | None) -> dict[str, str]:
     return {} if expected_version is None else {"If-Match": f'"{expected_version}"'}
 
 
-def _event_body(event: NewEvent) -> dict[str, Any]:
+def event_body(event: NewEvent) -> dict[str, Any]:
+    """Return an event in the API's format."""
     fields = {each.name: getattr(event, each.name) for each in dataclasses.fields(event)}
     delta = dict(fields.pop("state_delta"))
     return {**fields, "actions": {"state_delta": delta}}

@@ -72,7 +72,8 @@ async def backfill_embeddings(pool: Pool, embedder: Embedder, *, limit: int = 10
 
     Raises:
         ProviderError: the embedding failed, but not because of a text of the batch; nothing was written.
-        EmbeddingDimensionError: the embedder's vectors do not fit the columns; nothing was written.
+        EmbeddingDimensionError: the embedder's vectors are too long, or not of the dimensions of those stored of its
+            model; nothing was written.
     """
     if limit < 1:
         raise ValueError(f"limit must be at least 1, not {limit}")

@@ -172,11 +172,14 @@ FROM cut LEFT JOIN fits AS f ON f.within
 ORDER BY f.sequence_num
 
 -- name: reuse_answer
--- replay, thread, stage, from, upto, digest of its turns, hash of its input; takes over the answer to the same question
+-- replay, thread, stage, from, upto, digest of its turns, hash of its input; takes over the answer to the same question about the same user
 INSERT INTO replay_draws (replay_id, thread_id, stage, from_seq, upto_seq, said, input_hash, origin, memories, vectors,
                           facts, vectorless)
 SELECT $1, $2, $3, $4, $5, $6, $7, d.origin, d.memories, d.vectors, d.facts, d.vectorless
-FROM replay_draws AS d WHERE d.input_hash = $7 AND NOT d.vectorless LIMIT 1
+FROM threads AS mine
+JOIN threads AS t ON t.app_name = mine.app_name AND t.user_id = mine.user_id
+JOIN replay_draws AS d ON d.thread_id = t.id AND d.input_hash = $7 AND NOT d.vectorless
+WHERE mine.id = $2 LIMIT 1
 ON CONFLICT DO NOTHING
 RETURNING true
 
@@ -211,3 +214,11 @@ ORDER BY m.sequence_num
 -- name: store_rederivation
 -- slice, erasures as they were read, origin, memories, facts, last sequence number derived, backfill
 SELECT store_redraw($1, $2, $3::slice_origin, $4::memory_input[], $5::fact_input[], $6, $7)
+
+-- name: fill_vectors
+-- vectors at most; how many were copied
+SELECT fill_vectors($1)
+
+-- name: vector_index_changes
+-- vectors of one scope beyond which their model has an index; the statements that are due
+SELECT statement FROM vector_index_changes($1)

@@ -69,7 +69,7 @@ async def derive(
 
     Raises:
         ProviderError: the generator failed. A failed embedding is not an error: see `Effects.vectorless`.
-        EmbeddingDimensionError: the embedder's vectors do not fit the columns.
+        EmbeddingDimensionError: the embedder's vectors are too long, or not of its model's dimensions.
     """
     if not turns:
         return Effects()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError
-from hippocampus.records import EMBEDDING_DIMENSIONS, FactType, MemoryType, Origin, Vector, has_direction
+from hippocampus.records import DIMENSIONS_MAX, FactType, MemoryType, Origin, Vector, has_direction
 
 
 class MemoryInput(NamedTuple):
@@ -102,18 +102,20 @@ class Effects:
 
 
 def check_vectors(vectors: Sequence[Vector], texts: Sequence[str], model: str) -> None:
-    """Check that an embedder returned one vector of the right size for each text.
+    """Check that an embedder returned one vector for each text, all of one size.
 
     Raises:
-        EmbeddingDimensionError: a vector has another number of dimensions than the columns.
+        EmbeddingDimensionError: the vectors differ in their dimensions, or have more than `DIMENSIONS_MAX`.
         MalformedReplyError: there are more or fewer vectors than texts, or a vector has no direction.
     """
-    for vector in vectors:
-        if len(vector) != EMBEDDING_DIMENSIONS:
-            raise EmbeddingDimensionError(
-                f"{model} returned a vector of {len(vector)} dimensions, but the columns hold {EMBEDDING_DIMENSIONS}:"
-                f" choose a model, or an output dimensionality, of {EMBEDDING_DIMENSIONS}; nothing was written"
-            )
+    sizes = sorted({len(vector) for vector in vectors})
+    if len(sizes) > 1:
+        raise EmbeddingDimensionError(f"{model} returned vectors of {sizes} dimensions at once; nothing was written")
+    if sizes and sizes[0] > DIMENSIONS_MAX:
+        raise EmbeddingDimensionError(
+            f"{model} returned vectors of {sizes[0]} dimensions; at most {DIMENSIONS_MAX} can be stored: choose another"
+            " model or output dimensionality; nothing was written"
+        )
     if len(vectors) != len(texts):
         raise MalformedReplyError(f"{model} returned {len(vectors)} vectors for {len(texts)} texts")
     if not all(map(has_direction, vectors)):

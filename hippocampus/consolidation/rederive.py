@@ -32,7 +32,7 @@ async def rederive_slices(
 
     Raises:
         ProviderError: the generator failed; what was stored stays, the rest waits for the next run.
-        EmbeddingDimensionError: the embedder's vectors do not fit the columns.
+        EmbeddingDimensionError: the embedder's vectors are too long, or not of its model's dimensions.
     """
     stored, overtaken = 0, list[UUID]()
     while rows := await STATEMENTS.fetch(pool, "next_rederivation", overtaken, SLICE_TURNS_MAX):
@@ -53,7 +53,7 @@ async def _rederive(
     stage = Stage.FAST if first["stage"] == "fast" else Stage.DEEP
     deep = stage is Stage.DEEP
     turns = turns_of(rows)
-    styles = await ledger.read_styles(pool, first["thread_id"]) if deep else None
+    styles = await ledger.read_styles(pool, thread_id=first["thread_id"]) if deep else None
     known = await read_known_facts(pool, generator, first["thread_id"], turns[0].occurred_at) if deep and turns else ()
     derived = await derive(generator, embedder, stage, turns, styles, known, slice_tokens=slice_tokens)
     is_stored: bool = await STATEMENTS.fetchval(

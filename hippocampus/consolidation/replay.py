@@ -113,7 +113,7 @@ class MemoryReplay:
         Raises:
             SessionNotFoundError: there is no such session.
             ProviderError: the generator failed; what was derived is kept, replay again.
-            EmbeddingDimensionError: the embedder's vectors do not fit the columns.
+            EmbeddingDimensionError: the embedder's vectors are too long, or not of its model's dimensions.
             ReplayOvertakenError: a session was consolidated further, or changed, at the very end; replay again.
         """
         fingerprint = f"{self._generator.fingerprint} {self._embedder.model} {self._slice_tokens}"
@@ -138,7 +138,7 @@ class MemoryReplay:
         while rows := await STATEMENTS.fetch(self._pool, "next_replay_slice", replay_id, *limits):
             thread_id = rows[0]["thread_id"]
             if thread_id not in styles:
-                styles[thread_id] = await ledger.read_styles(self._pool, thread_id)
+                styles[thread_id] = await ledger.read_styles(self._pool, thread_id=thread_id)
             done[await self._derive(replay_id, fingerprint, rows, styles[thread_id])] += 1
         return done
 

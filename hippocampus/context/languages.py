@@ -23,7 +23,14 @@ _SPEAKERS: Mapping[Language, Mapping[str, str]] = {
 }
 #: The names of fact types.
 _FACT_KINDS: Mapping[Language, Mapping[str, str]] = {
-    "zh": {"rule": "规则", "preference": "偏好", "profile": "资料", "custom": "其他"},
+    "zh": {
+        "rule": "规则",
+        "preference": "偏好",
+        "profile": "资料",
+        "custom": "其他",
+        "insight": "见解",
+        "instruction": "指令",
+    },
     "en": {},
 }
 _MONTHS = tuple("January February March April May June July August September October November December".split())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pulse.database import Pool
 
-DerivedSource: TypeAlias = Literal["memory", "archived_memory", "fact", "fact_version", "proposal"]
+DerivedSource: TypeAlias = Literal["memory", "archived_memory", "fact", "fact_version", "proposal", "turn"]
 
 #: Events of one row, and rows of one event, at most.
 EVENTS_MAX = 1000
@@ -48,11 +48,11 @@ class SourceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derived:
-    """Something that was extracted from events.
+    """Something that was extracted from events, or a turn.
 
     Attributes:
-        id: of the memory, the fact or the proposal; row_id: of the version, if it is one.
-        kind: the memory's or the fact's type; for a proposal the key of its instruction.
+        id: of the memory, the fact, the proposal or the turn; row_id: of the version, if it is one.
+        kind: the memory's or the fact's type; for a proposal the key of its instruction, for a turn its role.
         source_seqs: the events that it cites; empty if it comes from its whole slice, from_seq to upto_seq.
         session_id: None if the session was deleted; thread_id too, unless it was imported.
     """
@@ -93,8 +93,10 @@ class Consequences:
 async def provenance(pool: Pool, app_name: str, user_id: str, derived_id: UUID) -> list[Provenance]:
     """Return the events that a memory, a fact or a proposal comes from; for a fact, its current statement first.
 
+    A turn, by the id that a search or a citation gives it, comes from its own event.
+
     Raises:
-        MemoryNotFoundError: no such memory or fact of this app and user.
+        MemoryNotFoundError: no such memory, fact or turn of this app and user.
     """
     rows = await _STATEMENTS.fetch(pool, "origin_of", check_app_name(app_name), user_id, derived_id)
     if not rows:

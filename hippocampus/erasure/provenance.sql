@@ -1,14 +1,18 @@
 -- Where memories, facts and proposals come from, and what was extracted from an event.
 
 -- name: origin_of
--- app, user, id of a memory or a fact: where it comes from; of a fact every version
+-- app, user, id of a memory, a fact, a proposal or a turn: where it comes from; of a fact every version, of a turn itself
 SELECT d.source, d.id, d.row_id, d.kind, d.content, d.from_seq, d.upto_seq, d.source_seqs, d.job_id, d.prompt_hash,
        d.model, d.recorded_at, coalesce(d.thread_id, o.thread_id) AS thread_id,
        coalesce(t.session_id, o.session_id) AS session_id
-FROM drawn AS d
+FROM (
+    SELECT * FROM drawn WHERE app_name = $1 AND user_id = $2 AND id = $3
+    UNION ALL
+    SELECT 'turn', id, id, role::text, content, app_name, user_id, thread_id, sequence_num, sequence_num,
+           ARRAY[sequence_num], NULL, NULL, NULL, created_at
+    FROM messages WHERE app_name = $1 AND user_id = $2 AND id = $3) AS d
 LEFT JOIN threads AS t ON t.id = d.thread_id
 LEFT JOIN imported_origins AS o ON o.row_id = d.row_id
-WHERE d.app_name = $1 AND d.user_id = $2 AND d.id = $3
 ORDER BY d.source, d.recorded_at DESC, d.row_id
 
 -- name: source_events

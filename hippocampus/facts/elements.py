@@ -38,10 +38,8 @@ class Element:
 
 def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
     """Split a fact by its key's style; a key that already names its element, such as 'allergy:nuts', is kept."""
-    base, _, element = fact.key.rpartition(":")
-    if element and base:
-        is_element = keys.style_of(fact.fact_type, base, styles) == "collection"
-        return [_element(fact, fact.key, fact.value, keys.normal_key(base) if is_element else None)]
+    if base_of(fact.key):
+        return [_element(fact, fact.key, fact.value, collection_of(fact.fact_type, fact.key, styles))]
     values = fact.value if isinstance(fact.value, list) else [fact.value]
     if keys.style_of(fact.fact_type, fact.key, styles) == "profile":
         ended = values if fact.ended else [fact.value]
@@ -51,6 +49,19 @@ def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Elem
         return [_element(fact, fact.key, None, collection)]
     elements = {keys.element_key(fact.key, _text(value)): value for value in values}
     return [_element(fact, key, value, collection) for key, value in elements.items()]
+
+
+def base_of(key: str) -> str:
+    """Return 'allergy' of 'allergy:nuts'; empty if a key names no element."""
+    base, _, element = key.rpartition(":")
+    return base if element else ""
+
+
+def collection_of(fact_type: FactType, key: str, styles: keys.Styles | None) -> str | None:
+    """Return the normal form of the collection that a key names an element of; None if it names none."""
+    base = base_of(key)
+    is_element = base and keys.style_of(fact_type, base, styles) == "collection"
+    return keys.normal_key(base) if is_element else None
 
 
 def _element(fact: ExtractedFact, key: str, value: Any, collection: str | None) -> Element:

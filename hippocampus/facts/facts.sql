@@ -47,7 +47,7 @@ WHERE ($1::text IS NULL OR app_name IN ($1, '*'))
 ORDER BY app_name, fact_type, normal_key LIMIT $2
 
 -- name: fact_styles
--- thread; its app's own before those of every app
+-- app, or null for that of a thread; thread; the app's own before those of every app
 SELECT DISTINCT ON (fact_type, normal_key) fact_type, normal_key, style FROM fact_styles
-WHERE app_name IN ((SELECT t.app_name FROM threads AS t WHERE t.id = $1), '*')
+WHERE app_name IN (coalesce($1, (SELECT t.app_name FROM threads AS t WHERE t.id = $2)), '*')
 ORDER BY fact_type, normal_key, app_name = '*'

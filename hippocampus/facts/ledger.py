@@ -146,9 +146,9 @@ class FactLedger:
         return [KeyStyle(**row) for row in rows]
 
 
-async def read_styles(pool: Pool, thread_id: UUID) -> Styles:
-    """Read which keys of a thread's app hold many values."""
-    rows = await _STATEMENTS.fetch(pool, "fact_styles", thread_id)
+async def read_styles(pool: Pool, *, app_name: str | None = None, thread_id: UUID | None = None) -> Styles:
+    """Read which keys of an app, or of a thread's app, hold many values."""
+    rows = await _STATEMENTS.fetch(pool, "fact_styles", app_name, thread_id)
     return {(row["fact_type"], row["normal_key"]): row["style"] for row in rows}
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
-from hippocampus.records import EMBEDDING_DIMENSIONS
+from hippocampus.records import DIMENSIONS_MAX
 
 
 def _written(moment: Any) -> Any:
@@ -35,8 +35,9 @@ Moment = Annotated[
 Embedding = Annotated[
     list[Annotated[float, Field(allow_inf_nan=False)]],
     Field(
-        min_length=EMBEDDING_DIMENSIONS,
-        max_length=EMBEDDING_DIMENSIONS,
-        description="The query's embedding; the server computes it by default.",
+        min_length=1,
+        max_length=DIMENSIONS_MAX,
+        description="The query's embedding, of the same dimensions as the stored vectors of its model; the server"
+        " computes it by default.",
     ),
 ]

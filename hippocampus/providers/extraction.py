@@ -37,6 +37,7 @@ from hippocampus.records import (
     Importance,
     KnownInsight,
 )
+from hippocampus.text.tokens import count_tokens
 
 SUMMARY_CHARACTERS_MAX = 200
 KEY_CHARACTERS_MAX = 255
@@ -91,6 +92,15 @@ REFLECTION_SCHEMA: dict[str, Any] = _closed(
     }
 )
 
+#: The citations come first: a model that writes its evidence before its answer stays with it.
+ANSWER_SCHEMA: dict[str, Any] = _closed(
+    {
+        "citations": {"type": "array", "items": {"type": "integer"}},
+        "known": {"type": "boolean"},
+        "answer": {"type": "string"},
+    }
+)
+
 
 def parse_summary(reply: str, *, clip: bool = False) -> str:
     """Return the text of a summary, stripped, with single spaces.
@@ -112,6 +122,33 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
             refuse(reply, [f"summary has {len(text)} characters; at most {SUMMARY_CHARACTERS_MAX} are allowed"])
         text = clip_text(text, SUMMARY_CHARACTERS_MAX)
     return text
+
+
+def parse_answer(reply: str, tokens_max: int, *, clip: bool = False) -> tuple[str | None, tuple[int, ...]]:
+    """Return the answer, None if the passages do not hold it, and the numbers of the passages that it cites.
+
+    Which passages there are is not checked here: a number that is none of theirs leads nowhere, and is dropped.
+
+    Args:
+        tokens_max: of the answer.
+        clip: shorten an answer that is too long, at the end of a sentence or a word, instead of refusing it.
+
+    Raises:
+        MalformedReplyError: it is not one JSON object with the three keys, or the answer is known and blank.
+    """
+    check = ReplyCheck(reply)
+    root = check.object(read_object(reply), "the reply", ("citations", "known", "answer"))
+    is_known = check.flag(root, "known", "")
+    text = check.text(root, "answer", "") if is_known else None
+    citations = check.whole_numbers(root, "citations")
+    check.finish()
+    if text is None:
+        return None, ()
+    if count_tokens(text) > tokens_max:
+        if not clip:
+            refuse(reply, [f"answer is too long: at most {tokens_max} tokens are allowed"])
+        text = _clip_tokens(text, tokens_max)
+    return text, citations
 
 
 #: Facts, insights, and proposals for the app's instructions.
@@ -148,6 +185,18 @@ def clip_text(text: str, characters_max: int) -> str:
     head = text[: characters_max - 1]
     space = head.rfind(" ")
     return (head[:space] if space >= characters_max // 2 else head).rstrip(" ,;:，；：、") + "…"
+
+
+def _clip_tokens(text: str, tokens_max: int) -> str:
+    """Return the longest beginning of a text that costs at most so many tokens, as `clip_text` ends it."""
+    low, high = 1, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if count_tokens(clip_text(text, middle)) <= tokens_max:
+            low = middle
+        else:
+            high = middle - 1
+    return clip_text(text, low)
 
 
 def _fact(check: ReplyCheck, item: Any, path: str) -> ExtractedFact | None:

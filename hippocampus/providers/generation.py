@@ -15,13 +15,18 @@ from hippocampus import prompts
 from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import extraction, reply_check, transcript
 from hippocampus.providers.calls import gather_bounded
-from hippocampus.records import ConversationSlice, Origin, Reflection, Summary, Usage
+from hippocampus.records import ConversationSlice, Origin, Question, Reflection, Reply, Summary, Usage
 
 Parsed = TypeVar("Parsed")
 
 #: Keywords that some servers refuse in the schema of a structured reply. The prompts name these bounds, and
 #: `hippocampus.providers.extraction` checks them.
 _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength"})
+
+#: Tokens that a reply may have for each token of its answer, which is written in JSON, and besides: citations, and what
+#: a model thinks before it answers.
+_TOKENS_OF_ANSWER = 2
+_TOKENS_AROUND_ANSWER = 1_024
 
 #: What some models write before their reply, where their server does not separate it.
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -36,12 +41,17 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is asked about one slice."""
+    """What is asked about one slice, or about the passages of a question."""
 
-    operation: str  # 'summarize', 'reflect'
+    operation: str  # 'summarize', 'reflect', 'answer'
     prompt: prompts.Prompt
     schema: dict[str, Any]
-    slice_: ConversationSlice
+    content: str
+    tokens_max: int | None = None  # of the reply; None: the generator's own limit
+
+    def output_tokens(self, most: int) -> int:
+        """Return the limit of output tokens of a call."""
+        return most if self.tokens_max is None else min(self.tokens_max, most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +100,7 @@ class StructuredGenerator(abc.ABC):
         self._fast_replay = prompts.load("fast_replay")
         self._deep_reflection = prompts.load("deep_reflection")
         self._repair = prompts.load("repair")
+        self._answer_prompt = prompts.load("answer")
 
     @property
     def name(self) -> str:
@@ -115,7 +126,7 @@ class StructuredGenerator(abc.ABC):
         """
 
         async def summarize_one(slice_: ConversationSlice) -> Summary:
-            task = Task("summarize", self._fast_replay, extraction.SUMMARY_SCHEMA, slice_)
+            task = Task("summarize", self._fast_replay, extraction.SUMMARY_SCHEMA, _shown(slice_))
             text, answer = await self._ask(task, lambda reply, last: extraction.parse_summary(reply, clip=last))
             return Summary(text=text, origin=self._origin(task, answer), usage=answer.usage)
 
@@ -125,7 +136,7 @@ class StructuredGenerator(abc.ABC):
         """Extract facts, insights and proposals from each slice. Raises as `Generator` says."""
 
         async def reflect_on_one(slice_: ConversationSlice) -> Reflection:
-            task = Task("reflect", self._deep_reflection, extraction.REFLECTION_SCHEMA, slice_)
+            task = Task("reflect", self._deep_reflection, extraction.REFLECTION_SCHEMA, _shown(slice_))
             (facts, insights, proposals), answer = await self._ask(
                 task, lambda reply, _last: extraction.parse_reflection(reply, slice_)
             )
@@ -133,6 +144,19 @@ class StructuredGenerator(abc.ABC):
             return Reflection(facts=facts, insights=insights, proposals=proposals, origin=origin, usage=answer.usage)
 
         return await self._each(reflect_on_one, slices)
+
+    async def answer(self, question: Question) -> Reply:
+        """Answer a question from its passages alone; see `hippocampus.providers.protocols.Answerer`.
+
+        An answer that is too long is sent back once; if it is too long again, it is cut after its last full sentence.
+        """
+        content = transcript.format_question(question)
+        limit = _TOKENS_OF_ANSWER * question.tokens_max + _TOKENS_AROUND_ANSWER
+        task = Task("answer", self._answer_prompt, extraction.ANSWER_SCHEMA, content, limit)
+        (text, citations), answer = await self._ask(
+            task, lambda reply, last: extraction.parse_answer(reply, question.tokens_max, clip=last)
+        )
+        return Reply(text=text, citations=citations, origin=self._origin(task, answer), usage=answer.usage)
 
     @abc.abstractmethod
     async def close(self) -> None:
@@ -155,8 +179,7 @@ class StructuredGenerator(abc.ABC):
 
     async def _ask(self, task: Task, parse: Callable[[str, bool], Parsed]) -> tuple[Parsed, Answer]:
         """Return one reply, parsed; ask for one repair if it does not parse."""
-        parts = (transcript.format_transcript(task.slice_), transcript.format_known(task.slice_))
-        messages = [Message("user", "\n\n".join(filter(None, parts)))]
+        messages = [Message("user", task.content)]
         first = await self._answer(task, messages)
         try:
             return parse(first.complete_text(), False), first
@@ -172,6 +195,10 @@ class StructuredGenerator(abc.ABC):
         return Origin(
             provider=self._provider, model=answer.model_version or self._model, prompt_hash=task.prompt.sha256
         )
+
+
+def _shown(slice_: ConversationSlice) -> str:
+    return "\n\n".join(filter(None, (transcript.format_transcript(slice_), transcript.format_known(slice_))))
 
 
 def strict_schema(schema: Any) -> Any:

@@ -20,13 +20,13 @@ Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float
 class InProcessEmbedder(ChunkedEmbedder):
     """`hippocampus.providers.protocols.Embedder` by a library. No text leaves the machine."""
 
-    def __init__(self, model: str, load: Callable[[], Encode], limits: EmbeddingLimits, *, size: int) -> None:
+    def __init__(self, model: str, load: Callable[[], Encode], limits: EmbeddingLimits, *, size: int | None) -> None:
         """Load nothing yet.
 
         Args:
             model: the name that is stored with each vector.
             load: loads the model; it may take seconds, and download files.
-            size: the dimensions of its vectors.
+            size: the dimensions of its vectors; None: those of the first ones.
         """
         super().__init__(VectorSpace(model=model), limits, concurrency=1, size=size)
         self._load = load

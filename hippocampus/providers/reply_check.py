@@ -181,6 +181,14 @@ class ReplyCheck:
             self.problems.append(f"{where} names turns that are not in the conversation")
         return tuple(sorted({int(number) for number in numbers}))
 
+    def whole_numbers(self, fields: Mapping[str, Any], name: str) -> tuple[int, ...]:
+        """Return a list of whole numbers, each once, in their order."""
+        items = [item for _, item in self.items(fields, name)]
+        if not all(map(_is_whole, items)):
+            self.problems.append(f"{name} must hold whole numbers only")
+            return ()
+        return tuple(dict.fromkeys(map(int, items)))
+
     def _storable(self, text: str, where: str) -> None:
         if re.search("[\x00\ud800-\udfff]", text):
             self.problems.append(f"{where} holds a NUL or a lone surrogate, which cannot be stored")

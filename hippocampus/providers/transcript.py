@@ -18,12 +18,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC
 
-from hippocampus.records import ConversationSlice, Turn
+from hippocampus.records import ConversationSlice, Question, Turn
 from hippocampus.text.languages import Language
 
 BEGIN = "BEGIN CONVERSATION"
 END = "END CONVERSATION"
 KNOWN = "KNOWN INSIGHTS"
+BEGIN_MEMORY = "BEGIN MEMORY"
+END_MEMORY = "END MEMORY"
 
 _LABELS: Mapping[Language, Mapping[str, str]] = {
     "zh": {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"},
@@ -69,7 +71,7 @@ def format_turns(turns: Sequence[Turn]) -> list[str]:
         now = spoken.strftime("%H:%M")
         shown = "" if now == time else f"{now} "
         time = now
-        lines.append(f"{turn.sequence_num} {shown}{mark(turn.author)} {_quoted(turn.text)}")
+        lines.append(f"{turn.sequence_num} {shown}{mark(turn.author)} {quoted(turn.text)}")
     return lines
 
 
@@ -82,9 +84,16 @@ def format_known(slice_: ConversationSlice) -> str:
     """Return the insights that are known already as numbered lines below their heading; empty if there are none."""
     if not slice_.known_insights:
         return ""
-    return "\n".join(
-        (KNOWN, *(f"{n} {_quoted(each.content)}" for n, each in enumerate(slice_.known_insights, start=1)))
-    )
+    return "\n".join((KNOWN, *(f"{n} {quoted(each.content)}" for n, each in enumerate(slice_.known_insights, start=1))))
+
+
+def format_question(question: Question) -> str:
+    """Return the passages between their delimiting lines, then the time, the language and the question."""
+    lines = [BEGIN_MEMORY, question.passages, END_MEMORY]
+    lines.append(f"ASKED {question.asked_at.astimezone(UTC):%Y-%m-%d %A %H:%M}")
+    if question.language is not None:
+        lines.append(f"LANGUAGE {question.language}")
+    return "\n".join((*lines, f"QUESTION {quoted(question.text)}"))
 
 
 def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> str:
@@ -93,9 +102,10 @@ def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> 
         return known
     if author not in reserved and _PLAIN_NAME.fullmatch(author):
         return author
-    return _quoted(author)
+    return quoted(author)
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as a JSON string of one line, in which no reader finds a line break."""
     encoded = json.dumps(text, ensure_ascii=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", encoded)

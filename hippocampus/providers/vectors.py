@@ -17,7 +17,7 @@ from hippocampus.providers import chunking
 from hippocampus.providers.calls import gather_bounded
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
-from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+from hippocampus.records import DIMENSIONS_MAX, Vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,8 @@ class ChunkedEmbedder(abc.ABC):
     def __init__(
         self, space: VectorSpace, limits: EmbeddingLimits, *, concurrency: int, size: int | None = None
     ) -> None:
-        #: The dimensions that every vector must have.
-        self.size = size or space.dimensions or EMBEDDING_DIMENSIONS
+        #: The dimensions that every vector must have; None until the first ones came back, if nothing said it before.
+        self.size = size or space.dimensions
         self._space = space
         self._limits = limits
         self._concurrency = concurrency
@@ -96,7 +96,10 @@ class ChunkedEmbedder(abc.ABC):
         return self._checked(vectors, len(batch))
 
     def _checked(self, vectors: Sequence[Sequence[Any]], expected: int) -> list[Vector]:
-        return checked_vectors(vectors, expected, self.size, self._space.model)
+        checked = checked_vectors(vectors, expected, self.size, self._space.model)
+        if self.size is None and checked:
+            self.size = len(checked[0])
+        return checked
 
     def _batches(self, chunks: Sequence[str]) -> Iterator[list[str]]:
         batch, tokens = list[str](), 0.0
@@ -116,17 +119,26 @@ def sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def checked_vectors(vectors: Sequence[Sequence[Any]], expected: int, dimensions: int, model: str) -> list[Vector]:
+def checked_vectors(
+    vectors: Sequence[Sequence[Any]], expected: int, dimensions: int | None, model: str
+) -> list[Vector]:
     """Return the vectors of one call, L2-normalised.
+
+    Args:
+        dimensions: of each vector; None: any number, the same for all.
 
     Raises:
         MalformedReplyError: there are more or fewer than expected, or one has other dimensions or no direction.
     """
     if len(vectors) != expected:
         refuse_vectors(model, f"{len(vectors)} vectors came back for {expected} texts")
-    wrong = {len(vector) for vector in vectors} - {dimensions}
-    if wrong:
+    sizes = {len(vector) for vector in vectors}
+    if dimensions is None and len(sizes) > 1:
+        refuse_vectors(model, f"vectors of {sorted(sizes)} dimensions came back at once")
+    if dimensions is not None and (wrong := sizes - {dimensions}):
         refuse_vectors(model, f"vectors of {sorted(wrong)} dimensions came back, not of {dimensions}")
+    if max(sizes, default=0) > DIMENSIONS_MAX:
+        refuse_vectors(model, f"vectors of {max(sizes)} dimensions came back; at most {DIMENSIONS_MAX} can be stored")
     try:
         return [chunking.normalise(vector) for vector in vectors]
     except (ValueError, TypeError) as error:

@@ -13,8 +13,9 @@ SELECT p.* FROM set_app_policy($1, $2) AS p
 DELETE FROM app_policies WHERE app_name = $1 RETURNING app_name
 
 -- name: record_access
--- Counts one access to each memory of $1 (uuid[]). Returns how many there were.
-SELECT record_memory_access($1)
+-- Counts one access to each memory of $1 (uuid[]), of the app $2 and the user $3, each NULL for any. Returns how many
+-- there were.
+SELECT record_memory_access($1, $2, $3)
 
 -- name: archive_batch
 -- One batch of the clean-up, in its own transaction: app $1 or NULL, limit $2, after the id $3; $4 threshold,

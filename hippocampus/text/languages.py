@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 Language: TypeAlias = Literal["zh", "en"]
+#: As a prompt names them.
+LANGUAGE_NAMES: Mapping[Language, str] = {"zh": "Chinese", "en": "English"}
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _KANA_OR_HANGUL = re.compile("[\u3040-\u30ff\uac00-\ud7af]")

@@ -82,6 +82,33 @@ def time_spans(text: str, now: datetime) -> list[TimeSpan]:
     return [span for _, span in sorted(dates, key=lambda item: item[0])]
 
 
+def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
+    """Return the one span that a statement means, or None if it names none.
+
+    Args:
+        now: when the statement was made, with a zone.
+        ahead: it speaks of what is to come: 'in May' is the next one, 'on Friday' the coming one. Otherwise the last.
+    """
+    spans = time_spans(text, now)
+    if ahead:
+        return min((span for span in spans if span.end > now), default=None)
+    return max((span for span in spans if span.start <= now), default=None)
+
+
+def iso_dates(span: TimeSpan) -> str:
+    """Return a span as a day, a month or a year of ISO 8601, or as its first and last day with a slash between."""
+    start, last = span.start.date(), (span.end - _DAY).date()
+    if start == last:
+        return start.isoformat()
+    if start.day == 1 and (span.end.day == 1):
+        months = (span.end.year - start.year) * 12 + span.end.month - start.month
+        if months == 1:
+            return f"{start:%Y-%m}"
+        if months == 12 and start.month == 1:
+            return f"{start:%Y}"
+    return f"{start.isoformat()}/{last.isoformat()}"
+
+
 def _matches(rules: Sequence[_Rule], text: str, now: datetime) -> tuple[list[tuple[int, TimeSpan]], str]:
     """Return the spans with their places, and the text without what was matched."""
     found: list[tuple[int, TimeSpan]] = []

@@ -74,6 +74,11 @@ _IRREGULAR = dict(
 )
 
 
+def is_past(word: str) -> bool:
+    """Return whether a word is an irregular past form that is known here: 'went'."""
+    return word in _IRREGULAR and word not in ("goes", "does", "lives", "wives")
+
+
 def fold(text: str) -> str:
     """Return the one spelling of a word: compatibility forms, case and Latin accents are folded."""
     text = unicodedata.normalize("NFKC", text).casefold()

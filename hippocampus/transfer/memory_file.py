@@ -39,7 +39,7 @@ _STATEMENTS = Statements("hippocampus.transfer", "memory_file.sql", errors=BY_SQ
 _LINES = Statements(
     "hippocampus.transfer",
     "memory_file.sql",
-    errors={**BY_SQLSTATE, "22": ImportFileError, "23": ImportFileError},
+    errors={**BY_SQLSTATE, "22": ImportFileError, "23": ImportFileError, "HP049": ImportFileError},
 )
 
 

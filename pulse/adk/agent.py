@@ -80,6 +80,21 @@ class AdkAgent:
         self._run_config = run_config or RunConfig(streaming_mode=StreamingMode.SSE)
         self._interrupts = interrupts
 
+    @property
+    def description(self) -> str:
+        """The root agent's description of itself."""
+        return self._root.description
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What every agent of ADK can do here, as AG-UI's AgentCapabilities."""
+        return {
+            "transport": {"streaming": True, "resumable": True},
+            "tools": {"supported": True, "clientProvided": True},
+            "state": {"deltas": True, "snapshots": True, "persistentState": True},
+            "humanInTheLoop": {"supported": True, "interrupts": self._interrupts},
+        }
+
     async def __call__(self, run: RunContext) -> None:
         """Execute one run.
 
@@ -106,13 +121,14 @@ class AdkAgent:
             async with aclosing(events) as turns:
                 async for event in turns:
                     failure = _failure_of(event)
+                    _count(run, event)
                     if event.partial:
                         await streamed.push(event)
                     else:
                         await streamed.end()
                         stored.append(event)
         finally:
-            streamed.abandon()
+            await streamed.settle()
         if failure is not None:
             raise failure
         if self._interrupts and (open_ones := interrupts.interrupts_of(stored, _names(run.input.tools))):
@@ -180,10 +196,12 @@ class _StreamedTexts:
             live.abandon()
             await live.drop()
 
-    def abandon(self) -> None:
-        """Stop streaming. The text so far can be read until it expires."""
-        for live in (*self._open.values(), *self._stored):
+    async def settle(self) -> None:
+        """Stop streaming; the end of a run that is cut off stores the text so far."""
+        for live in self._stored:
             live.abandon()
+        for live in self._open.values():
+            await live.end()
 
 
 class _ClientTool(BaseTool):
@@ -242,6 +260,26 @@ def _inputs_of(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], d
 
 def _user_content(content: Any) -> dict[str, Any]:
     return {"content": content} if isinstance(content, str) else {"parts": content}
+
+
+def _count(run: RunContext, event: Event) -> None:
+    """Record the tokens of the model's call that an event completes."""
+    found = event.usage_metadata
+    if found is not None and not event.partial:
+        run.add_usage(
+            model=event.model_version,
+            input_tokens=found.prompt_token_count,
+            output_tokens=_sum(found.candidates_token_count, found.thoughts_token_count),
+            total_tokens=found.total_token_count,
+            reasoning_tokens=found.thoughts_token_count,
+            cached_input_tokens=found.cached_content_token_count,
+        )
+
+
+def _sum(*counts: int | None) -> int | None:
+    """Return the sum of the counts that are known: Gemini's thoughts are not among its candidates' tokens."""
+    known = [each for each in counts if each is not None]
+    return sum(known) if known else None
 
 
 def _failure_of(event: Event) -> AgentError | None:

@@ -59,6 +59,7 @@ class PostgresArtifactService(BaseArtifactService):
         Raises:
             InputValidationError: also if the file is over the app's ``max_artifact_bytes``; nothing was stored.
         """
+        session_id = _stripped(session_id)
         key = _key(app_name, user_id, filename, session_id)
         part = ensure_part(artifact)
         if artifact_util.is_artifact_ref(part):
@@ -84,6 +85,7 @@ class PostgresArtifactService(BaseArtifactService):
         version: int | None = None,
     ) -> types.Part | None:
         """Load a version, the newest for None, and follow references. None if it does not exist."""
+        session_id = _stripped(session_id)
         for _ in range(REFERENCE_DEPTH_MAX + 1):
             part = await self._load(_key(app_name, user_id, filename, session_id), version)
             if part is None or not artifact_util.is_artifact_ref(part):
@@ -97,6 +99,7 @@ class PostgresArtifactService(BaseArtifactService):
     @override
     async def list_artifact_keys(self, *, app_name: str, user_id: str, session_id: str | None = None) -> list[str]:
         """List the filenames of the session and of the user, sorted."""
+        session_id = _stripped(session_id)
         _check_scope(app_name, user_id, session_id)
         return await self._database.run(lambda pool: ArtifactStore(pool).list_keys(app_name, user_id, session_id))
 
@@ -155,7 +158,13 @@ class PostgresArtifactService(BaseArtifactService):
         return None if part in (types.Part(), _TOMBSTONE) else part
 
 
+def _stripped(session_id: str | None) -> str | None:
+    """Return a session's id as `PostgresSessionService` stores it, with which its files are erased."""
+    return None if session_id is None else session_id.strip()
+
+
 def _key(app_name: str, user_id: str, filename: str, session_id: str | None) -> ArtifactKey:
+    session_id = _stripped(session_id)
     is_users = filename.startswith(USER_PREFIX)
     if not is_users and session_id is None:
         raise InputValidationError(

@@ -21,13 +21,16 @@ from pulse import events as engine
 from pulse.adk import collecting, pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
+from pulse.adk.templates import Template
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
 from pulse.postgres.json_values import DELETED, MARK, clean_text, unescape
 
 AUTHOR_LENGTH_MAX = 255
 INVOCATION_LENGTH_MAX = 512
-_TEXT = types.Part(text="")
-_CONTENT = types.Content(role="", parts=[])
+_TEXT = Template(types.Part(text=""))
+_CONTENT = Template(types.Content(role="", parts=[]))
+_ACTIONS = Template(EventActions(state_delta={}))
+_EVENT = Template(Event(id="-", author="-", timestamp=0.0))
 #: Fields that an event has even if they are empty.
 _EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
@@ -112,22 +115,32 @@ def _from_row(
     rest = actions.pop(REST, None)
     if rest is None:
         return _from_elsewhere(event_id, author, invocation_id, seconds, content, actions)
+    text = None if content is None else _text_alone(content)
+    if text is not None and _is_plain(event_id, author, rest, actions):
+        made = {"id": event_id, "author": author, "invocation_id": invocation_id, "timestamp": rest["timestamp"]}
+        return _EVENT.make({**made, "actions": _ACTIONS.make(actions), "content": text})
     fields = {"id": event_id, "author": author, "invocationId": invocation_id, **rest, "actions": actions}
     if content is not None:
-        fields["content"] = _text_alone(content) or content
+        fields["content"] = text or content
     return Event.model_validate(fields)
 
 
-def _text_alone(content: Any) -> types.Content | None:
-    """Return a content that has only text, the most frequent kind; None for any other.
+def _is_plain(event_id: str, author: str, rest: dict[str, Any], actions: dict[str, Any]) -> bool:
+    """Whether an event has no other fields than a message's, and its actions none but a change of the state."""
+    return (
+        rest.keys() == {"timestamp"}
+        and isinstance(rest["timestamp"], float)
+        and bool(event_id and author)
+        and actions.keys() <= {"state_delta"}
+        and isinstance(actions.get("state_delta", {}), dict)
+    )
 
-    Copying a validated content takes a third of the time of validating a new one.
-    """
+
+def _text_alone(content: Any) -> types.Content | None:
+    """Return a content that has only text, the most frequent kind; None for any other."""
     match content:
         case {"role": str(role), "parts": [*parts], **rest} if not rest and all(map(_is_text, parts)):
-            texts = [_TEXT.model_copy(update=part) for part in parts]
-            copied: types.Content = _CONTENT.model_copy(update={"role": role, "parts": texts})
-            return copied
+            return _CONTENT.make({"role": role, "parts": [_TEXT.make(part) for part in parts]})
     return None
 
 

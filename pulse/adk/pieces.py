@@ -184,7 +184,10 @@ def _content_of(kind: str, parts: Sequence[Part], own: str, carriers: Sequence[s
         case "observe":
             answer = parts[0]["functionResponse"]
             tool = {"tool_name": answer.get("name"), "observation": answer.get("response", {})}
-            return {**tool, "tool_call_id": answer.get("id") or own, "is_error": False}
+            # The key in which ADK's tools, and Gemini's API, report a failure.
+            response = answer.get("response")
+            is_error = isinstance(response, Mapping) and bool(response.get("error"))
+            return {**tool, "tool_call_id": answer.get("id") or own, "is_error": is_error}
     return {}
 
 

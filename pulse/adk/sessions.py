@@ -30,6 +30,7 @@ from pulse.adk.usual_events import usual_input
 from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
 from pulse.notify.notifier import Newest, Notifier
+from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.json_values import escape_state
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
@@ -292,7 +293,11 @@ class PostgresSessionService(BaseSessionService):
             # A copy, and no error for a missing entry: other threads do the same.
             for closed in [each for each in list(self._notifiers) if each.is_closing()]:
                 self._notifiers.pop(closed, None)
-            self._notifiers[pool] = asyncio.get_running_loop(), Notifier(pool)
+            notifier = Notifier(pool)
+            self._notifiers[pool] = asyncio.get_running_loop(), notifier
+            if isinstance(pool, BoundedPool):
+                # A loop that ends closes its pool: what waits for the notifier's pause is sent before.
+                pool.before_close(notifier.close)
         return self._notifiers[pool][1]
 
     async def _fetch(self, name: str, *arguments: Any) -> list[asyncpg.Record]:

@@ -4,7 +4,8 @@
     12.2                    and the first two frames of event 13
     12@7.3                  with the state: versions 7 and 3 of the user's and the app's state
     12@7.3.50               with the session's state after event 50, which the client got before the events up to it
-    12~m7:57:1a2b3c4d       and 57 characters of the open message m7, with their checksum; for a thought: 12*m7…
+    12~m7:57:1a2b3c4d       and 57 characters of the open message m7, with their checksum; for a thought: 12*m7…,
+                            for the arguments of a tool's call: 12!c7…
 
 Each frame has a unique id, because it ends an event, increases the count within one, extends a text, or brings a newer
 state.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -25,14 +27,20 @@ from pulse.live_text import Kind
 OPEN_MAX = 32
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
-_SENT = r"[~*]([A-Za-z0-9_-]{1,64}|\.[0-9a-f]{16}):\d{1,9}:[0-9a-f]{8}"
+#: The mark of each kind of open message.
+_MARKS: Mapping[Kind, str] = {"text": "~", "thought": "*", "act": "!"}
+_KINDS: Mapping[str, Kind] = {mark: kind for kind, mark in _MARKS.items()}
+# The checksum of nothing is 0.
+_SPAN_ONLY = 1
+
+_SENT = r"[~*!]([A-Za-z0-9_-]{1,64}|\.[0-9a-f]{16}):\d{1,9}:[0-9a-f]{8}"
 _CURSOR = re.compile(
     r"(?P<sequence>\d{1,18})(?:\.(?P<frames>\d{1,9}))?"
     r"(?:@(?P<user>\d{1,18})\.(?P<app>\d{1,18})(?:\.(?P<ahead>\d{1,18}))?)?"
     rf"(?P<open>(?:{_SENT}){{0,{OPEN_MAX}}})",
     re.ASCII,
 )
-_EACH_SENT = re.compile(r"([~*])([^:]+):(\d+):([0-9a-f]{8})", re.ASCII)
+_EACH_SENT = re.compile(r"([~*!])([^:]+):(\d+):([0-9a-f]{8})", re.ASCII)
 
 
 def key_of(message_id: str) -> str:
@@ -59,6 +67,16 @@ class Sent:
     kind: Kind
     length: int = 0
     crc: int = 0
+
+    @classmethod
+    def span(cls) -> Self:
+        """Return what a client has of a thought whose span was opened, but not its message."""
+        return cls("thought", 0, _SPAN_ONLY)
+
+    @property
+    def is_span(self) -> bool:
+        """Whether only the span of a thought was opened."""
+        return self.kind == "thought" and self.length == 0 and self.crc == _SPAN_ONLY
 
     def and_then(self, text: str) -> Sent:
         """Return what the client has after a further piece."""
@@ -120,7 +138,7 @@ class Cursor:
             sequence,
             int(match["frames"] or 0),
             {
-                key: Sent("thought" if mark == "*" else "text", int(length), int(crc, 16))
+                key: Sent(_KINDS[mark], int(length), int(crc, 16))
                 for mark, key, length, crc in _EACH_SENT.findall(match["open"])
             },
             state,
@@ -131,8 +149,5 @@ class Cursor:
         if self.state is not None:
             ahead = f".{self.state.sequence}" if self.state.sequence > self.sequence else ""
             within += f"@{self.state.user}.{self.state.app}{ahead}"
-        texts = "".join(
-            f"{'*' if sent.kind == 'thought' else '~'}{key}:{sent.length}:{sent.crc:08x}"
-            for key, sent in self.open.items()
-        )
+        texts = "".join(f"{_MARKS[sent.kind]}{key}:{sent.length}:{sent.crc:08x}" for key, sent in self.open.items())
         return f"{self.sequence}{within}{texts}"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
+import jsonpatch
 from ag_ui.core import (
+    ActivityDeltaEvent,
+    ActivityMessage,
+    ActivitySnapshotEvent,
     AssistantMessage,
+    ContentPart,
     FunctionCall,
     Message,
     ReasoningMessage,
@@ -15,12 +21,18 @@ from ag_ui.core import (
     ToolMessage,
     UserMessage,
 )
+from pydantic import TypeAdapter, ValidationError
 
+from pulse import message_parts
+from pulse.agui.wire import ERROR_KEY, PARTIAL_KEY, encrypted_value, in_its_own_terms, subagent_of
 from pulse.events import Event, message_text
 from pulse.postgres.json_values import clean_text, escape_state
 
 #: Events that become messages.
-MESSAGE_TYPES = frozenset({"user_message", "assistant_message", "message", "thought", "act", "observe"})
+MESSAGE_TYPES = frozenset(
+    {"user_message", "assistant_message", "message", "thought", "act", "observe", "activity", "activity_delta"}
+)
+_PARTS: TypeAdapter[list[ContentPart]] = TypeAdapter(list[ContentPart])
 
 
 def content_of(event: Event) -> Mapping[str, Any]:
@@ -53,8 +65,10 @@ def tool_name(event: Event) -> str:
 
 
 def tool_input(event: Event) -> str:
-    """Return a call's arguments as text."""
-    return as_text(content_of(event).get("tool_input", {}))
+    """Return a call's arguments as text: as they were streamed, if they were."""
+    content = content_of(event)
+    streamed = content.get("tool_args")
+    return clean_text(streamed) if isinstance(streamed, str) else as_text(content.get("tool_input", {}))
 
 
 def tool_output(event: Event) -> str:
@@ -75,14 +89,18 @@ class CallIds:
         """The calls without a result, in order."""
         return list(self._open)
 
+    def has_call(self, call_id: str) -> bool:
+        """Whether a call with this id was seen."""
+        return call_id in self._used
+
     def has_seen(self, event: Event) -> bool:
         """Whether the call of a result was seen."""
-        given = self._given(event)
+        given = self.given(event)
         return given in self._used if given is not None else tool_name(event) in self._open.values()
 
     def call(self, event: Event) -> str:
         """Return the id of a call, and record the call as open."""
-        found = self._given(event) or message_id(event)
+        found = self.given(event) or message_id(event)
         if found in self._used:
             found = f"{found}#{event.sequence_num}"
         self._used.add(found)
@@ -92,14 +110,15 @@ class CallIds:
     def result(self, event: Event) -> str:
         """Return the id of the call of a result."""
         name = tool_name(event)
-        found = self._given(event) or next((each for each, tool in self._open.items() if tool == name), None)
+        found = self.given(event) or next((each for each, tool in self._open.items() if tool == name), None)
         if found is None:
             return message_id(event)
         self._open.pop(found, None)
         return found
 
     @staticmethod
-    def _given(event: Event) -> str | None:
+    def given(event: Event) -> str | None:
+        """Return the id of a call as its event has it; None if it has none."""
         content = content_of(event)
         for field in ("tool_call_id", "tool_execution_id"):
             if isinstance(content.get(field), str) and content[field]:
@@ -124,9 +143,13 @@ def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Messag
             if is_cut and not calls.has_seen(event):
                 continue
             own = unique_id(event, messages)
-            messages[own] = ToolMessage(id=own, tool_call_id=calls.result(event), content=tool_output(event))
-        elif event.event_type in MESSAGE_TYPES and (text := text_of(event)):
-            _add_text(messages, event, text)
+            messages[own] = ToolMessage(
+                id=own, tool_call_id=calls.result(event), content=tool_output(event), **_marks(event)
+            )
+        elif event.event_type in ("activity", "activity_delta"):
+            _add_activity(messages, event)
+        elif event.event_type in MESSAGE_TYPES:
+            _add_text(messages, event, text_of(event))
     return list(messages.values())
 
 
@@ -136,23 +159,79 @@ def unique_id(event: Event, taken: Container[str]) -> str:
     return clean_text(event.id) if named in taken else named
 
 
+def parts_of(event: Event) -> list[ContentPart] | None:
+    """Return the parts of a message of the user, if one of them is not text."""
+    shown = message_parts.parts_of(event.content) if event.role == "user" else []
+    try:
+        return _PARTS.validate_python(escape_state(shown)) if shown else None
+    except ValidationError:
+        return None
+
+
+def _marks(event: Event) -> dict[str, Any]:
+    """Return the fields of a message that say more of it than its content."""
+    fields = content_of(event)
+    metadata = {PARTIAL_KEY: True} if fields.get("partial") is True else {}
+    if event.event_type == "observe" and fields.get("is_error") is True:
+        metadata[ERROR_KEY] = True
+    encrypted = None if event.event_type in ("act", "observe") else encrypted_value(fields)
+    return {
+        **({"metadata": metadata} if metadata else {}),
+        **({"encrypted_value": encrypted} if encrypted is not None else {}),
+        **({"subagent_run_id": subagent} if (subagent := subagent_of(fields)) is not None else {}),
+    }
+
+
 def _add_call(messages: dict[str, Message], event: Event, call_id: str) -> None:
     """Add a call to its message, or to a new message."""
-    call = ToolCall(id=call_id, function=FunctionCall(name=tool_name(event), arguments=tool_input(event)))
-    carrier = messages.setdefault(message_id(event), AssistantMessage(id=message_id(event)))
+    marks = _marks(event)
+    call = ToolCall(
+        id=call_id,
+        function=FunctionCall(name=tool_name(event), arguments=tool_input(event)),
+        encrypted_value=encrypted_value(content_of(event)),
+        metadata=marks.pop("metadata", None),
+    )
+    carrier = messages.setdefault(message_id(event), AssistantMessage(id=message_id(event), **marks))
     if isinstance(carrier, AssistantMessage):
         carrier.tool_calls = [*(carrier.tool_calls or ()), call]
 
 
 def _add_text(messages: dict[str, Message], event: Event, text: str) -> None:
+    parts = parts_of(event)
+    if not text and parts is None:
+        return
     carrier = messages.get(message_id(event))
+    marks = _marks(event)
     if isinstance(carrier, AssistantMessage) and carrier.content is None and event.role == "assistant":
         carrier.content = text
+        for name, value in marks.items():
+            setattr(carrier, name, value)
         return
     own = unique_id(event, messages)
     if event.event_type == "thought":
-        messages[own] = ReasoningMessage(id=own, content=text)
+        messages[own] = ReasoningMessage(id=own, content=text, **marks)
     elif event.role == "user":
-        messages[own] = UserMessage(id=own, content=text)
+        messages[own] = UserMessage(id=own, content=parts or text)
     else:
-        messages[own] = AssistantMessage(id=own, content=text)
+        messages[own] = AssistantMessage(id=own, content=text, **marks)
+
+
+def _add_activity(messages: dict[str, Message], event: Event) -> None:
+    """Add an activity, or change one that is there."""
+    found = in_its_own_terms(event.event_type, event.content)
+    if isinstance(found, ActivitySnapshotEvent):
+        before = messages.get(found.message_id)
+        if before is None or (isinstance(before, ActivityMessage) and found.replace is not False):
+            messages[found.message_id] = ActivityMessage(
+                id=found.message_id,
+                activity_type=found.activity_type,
+                content=found.content,
+                subagent_run_id=found.subagent_run_id,
+            )
+    elif isinstance(found, ActivityDeltaEvent):
+        activity = messages.get(found.message_id)
+        if isinstance(activity, ActivityMessage):
+            patch = [each.model_dump(by_alias=True, exclude_unset=True, mode="json") for each in found.patch]
+            # As clients do: a patch that does not fit changes nothing.
+            with contextlib.suppress(jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):
+                activity.content = jsonpatch.apply_patch(activity.content, patch)

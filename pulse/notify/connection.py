@@ -65,7 +65,7 @@ class NotifyConnection:
         channels: dict[str, OnPayload],
         on_connect: Callable[[], None],
         *,
-        schema: str = "public",
+        schema: str | None = None,
         timing: ListenerTiming | None = None,
     ) -> None:
         self._dsn = dsn

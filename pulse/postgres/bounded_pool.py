@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -38,11 +38,12 @@ class BoundedPool(Pool):
     connection would count as used for ever, and closing the pool would wait for it.
     """
 
-    __slots__ = ("_aside", "_clearing", "_is_ending", "_returning", "_waiting")
+    __slots__ = ("_aside", "_before_close", "_clearing", "_is_ending", "_returning", "_waiting")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._aside: list[_Proxy] = []
+        self._before_close: list[Callable[[], Awaitable[None]]] = []
         self._waiting = 0
         self._is_ending = False
         self._clearing: asyncio.TimerHandle | None = None
@@ -66,8 +67,14 @@ class BoundedPool(Pool):
             _cut(connection)
             raise
 
+    def before_close(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Have work done at the beginning of `close`, while the pool still gives connections."""
+        self._before_close.append(work)
+
     async def close(self) -> None:
         """Close all connections as they come back; see `asyncpg.Pool.close`."""
+        while self._before_close:
+            await self._before_close.pop()()
         self._is_ending = True
         try:
             while self._aside:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import structlog
@@ -37,9 +38,10 @@ from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions
 from pulse.live_text import DeltaCarrier, Kind, LiveText, RunKey
 from pulse.postgres.backoff import Backoff
+from pulse.runs import events as run_events
 from pulse.runs.heartbeat import RunHeartbeat, WatchedRun
 from pulse.runs.records import Run
-from pulse.runs.service import RunService
+from pulse.runs.service import RunService, name_of_call
 from pulse.scopes import apply_delta
 
 #: How many agents run at once in a process; further ones are refused.
@@ -47,6 +49,15 @@ RUNS_AT_ONCE_MAX = 500
 _END_ATTEMPTS = 6
 _END_RETRY_SECONDS = 0.2
 _END_RETRY_SECONDS_MAX = 6.4
+#: The counts of tokens, by their names in AG-UI.
+_COUNTS = {
+    "input_tokens": "inputTokens",
+    "output_tokens": "outputTokens",
+    "total_tokens": "totalTokens",
+    "reasoning_tokens": "reasoningTokens",
+    "cached_input_tokens": "cachedInputTokens",
+    "cache_write_input_tokens": "cacheWriteInputTokens",
+}
 _LOST = (RunEndedError, RunFencedError, RunNotFoundError, SessionNotFoundError)
 _log = structlog.get_logger(__name__)
 
@@ -64,8 +75,9 @@ class RunInput:
     """The input of a run, as AG-UI names it.
 
     Attributes:
-        messages: the client's conversation, as objects of the protocol.
-        state: the session's merged state when the run began.
+        messages: the conversation as the client sent it, as objects of the protocol; `RunContext.history` is the stored
+            one.
+        state: the session's merged state when the run began, with the client's changes.
         resume: answers to the interrupts of the previous run.
     """
 
@@ -85,9 +97,11 @@ class RunContext:
         self.input = given
         self.state: dict[str, Any] = dict(given.state)
         self.result: Any = None
+        self.usage: list[dict[str, Any]] = []
         self._runs = runs
         self._carrier = carrier
         self._open: LiveText | None = None
+        self._subagents: list[str] = []
 
     @property
     def last_user_text(self) -> str:
@@ -98,9 +112,14 @@ class RunContext:
                 return content
         return ""
 
+    async def history(self, *, limit: int = 200) -> list[dict[str, Any]]:
+        """Return the session's conversation as it is stored, this run's messages included; see `RunService.history`."""
+        return await self._runs.history(self.run, limit=limit)
+
     @asynccontextmanager
     async def text(self, message_id: str | None = None) -> AsyncIterator[LiveText]:
-        """Stream a message; it is stored at the end of the block, unless the block raises."""
+        """Stream a message; it is stored at the end of the block. If the block raises, the run's end stores it, marked
+        as partial."""
         async with self._streamed("text", message_id) as live:
             yield live
 
@@ -110,23 +129,124 @@ class RunContext:
         async with self._streamed("thought", message_id) as live:
             yield live
 
-    def open_text(self, kind: Kind = "text", message_id: str | None = None) -> LiveText:
-        """Open a message that the caller stores: `end` it, `write` the event with its id, then `drop` it."""
-        return LiveText(
-            self._carrier, RunKey(self.run.thread_id, self.run.run_id), message_id or str(uuid.uuid4()), kind
-        )
+    @asynccontextmanager
+    async def streamed_call(self, tool_name: str, *, tool_call_id: str | None = None) -> AsyncIterator[LiveText]:
+        """Stream the arguments of a tool's call, as JSON; the call is stored at the end of the block, as `text`.
 
-    async def call_tool(self, tool_name: str, tool_input: Any, *, tool_call_id: str | None = None) -> str:
-        """Store the call of a tool before it is made, and return its id. The client answers calls of its own tools."""
-        self._require_closed()
+        The call's id is `message_id` of what the block gets.
+        """
+        async with self._streamed("act", tool_call_id, {"tool_name": tool_name}) as live:
+            yield live
+
+    def open_text(
+        self, kind: Kind = "text", message_id: str | None = None, meta: Mapping[str, Any] | None = None
+    ) -> LiveText:
+        """Open a message that the caller stores: `end` it, `write` the event with its id, then `drop` it."""
+        key = RunKey(self.run.thread_id, self.run.run_id)
+        return LiveText(self._carrier, key, message_id or str(uuid.uuid4()), kind, self._attributed(meta or {}))
+
+    async def call_tool(
+        self, tool_name: str, tool_input: Any, *, tool_call_id: str | None = None, encrypted_value: str | None = None
+    ) -> str:
+        """Store the call of a tool before it is made, and return its id. The client answers calls of its own tools.
+
+        Args:
+            encrypted_value: the provider's encrypted reasoning for this call, which clients send back.
+        """
         tool_call_id = tool_call_id or str(uuid.uuid4())
-        self.run = (await self._runs.call_tool(self.run, tool_name, tool_input, tool_call_id=tool_call_id)).run
+        event = run_events.act(tool_name, tool_input, tool_call_id=tool_call_id)
+        if encrypted_value is not None:
+            event = replace(event, content={**event.content, "encrypted_value": encrypted_value})
+        await self.write(event)
         return tool_call_id
 
     async def tool_result(self, tool_call_id: str, observation: Any, *, is_error: bool = False) -> None:
-        """Store the result of a tool."""
-        self._require_closed()
-        self.run = (await self._runs.tool_result(self.run, tool_call_id, observation, is_error=is_error)).run
+        """Store the result of a tool; with `is_error`, clients see that the tool failed."""
+        name = name_of_call(self.run, tool_call_id)
+        await self.write(run_events.observe(name, observation, tool_call_id=tool_call_id, is_error=is_error))
+
+    async def custom(self, name: str, value: Any = None, *, transient: bool = False) -> None:
+        """Emit an event of the application's own, AG-UI's CUSTOM.
+
+        Args:
+            name: with a prefix, such as ``shop:stock``; AG-UI reserves names without one.
+            value: any JSON value.
+            transient: send it to the clients that follow the run now, and store nothing.
+        """
+        if not any(mark in name.strip(":./")[1:] for mark in ":./"):
+            raise InvalidInputError(f"the name of a custom event has a prefix, such as 'shop:stock', not {name[:40]!r}")
+        await self._emit("custom", {"name": name, "value": value}, transient)
+
+    async def activity(
+        self,
+        activity_type: str,
+        content: Mapping[str, Any],
+        *,
+        message_id: str | None = None,
+        transient: bool = False,
+    ) -> str:
+        """Show progress that is not conversation, AG-UI's ACTIVITY_SNAPSHOT, and return its message's id.
+
+        Args:
+            activity_type: how the client shows it.
+            content: replaces the former content of the same message.
+            message_id: of an activity to replace; a new one by default.
+            transient: as for `custom`.
+        """
+        message_id = message_id or str(uuid.uuid4())
+        fields = {"message_id": message_id, "activity_type": activity_type, "content": dict(content)}
+        await self._emit("activity", fields, transient)
+        return message_id
+
+    async def change_activity(
+        self, message_id: str, activity_type: str, patch: Sequence[Mapping[str, Any]], *, transient: bool = False
+    ) -> None:
+        """Change an activity by a JSON Patch (RFC 6902), AG-UI's ACTIVITY_DELTA."""
+        fields = {"message_id": message_id, "activity_type": activity_type, "patch": [dict(each) for each in patch]}
+        await self._emit("activity_delta", fields, transient)
+
+    @asynccontextmanager
+    async def subagent(self, name: str, *, description: str | None = None) -> AsyncIterator[str]:
+        """Attribute what the block writes to a subagent, which begins and ends with it; the block gets its id."""
+        own = str(uuid.uuid4())
+        started = {"subagent_run_id": own, "name": name, "description": description}
+        if self._subagents:
+            started["parent_subagent_run_id"] = self._subagents[-1]
+        await self.write(Event(author="model", event_type="subagent_start", content=started))
+        self._subagents.append(own)
+        try:
+            yield own
+        except Exception as error:
+            message = str(error) if isinstance(error, AgentError) else "the subagent failed"
+            failed = {"subagent_run_id": own, "message": message}
+            await self.write(Event(author="model", event_type="subagent_error", content=failed))
+            raise
+        finally:
+            self._subagents.remove(own)
+        await self.write(Event(author="model", event_type="subagent_end", content={"subagent_run_id": own}))
+
+    def add_usage(self, **counts: Any) -> None:
+        """Record the tokens of a call of a model: they are sent with the end of the run, summed by provider and model.
+
+        Args:
+            counts: AG-UI's TokenUsage, with Python's names: provider, model, input_tokens, output_tokens, total_tokens,
+                reasoning_tokens, cached_input_tokens, cache_write_input_tokens.
+
+        Raises:
+            InvalidInputError: another name, or a count that is not a whole number.
+        """
+        named = {name: counts.pop(name, None) for name in ("provider", "model")}
+        labels = {name: str(value) for name, value in named.items() if value is not None}
+        for name, count in counts.items():
+            if name not in _COUNTS or not isinstance(count, int | None) or isinstance(count, bool):
+                raise InvalidInputError(f"a usage has provider, model and counts of tokens, not {name}={count!r:.40}")
+        names = labels.get("provider"), labels.get("model")
+        found = next((each for each in self.usage if (each.get("provider"), each.get("model")) == names), None)
+        if found is None:
+            self.usage.append(found := dict(labels))
+        for name, count in counts.items():
+            if count is not None:
+                found[_COUNTS[name]] = found.get(_COUNTS[name], 0) + count
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[None]:
@@ -138,13 +258,13 @@ class RunContext:
     async def set_state(self, delta: Mapping[str, Any]) -> None:
         """Set keys of the session's state, or delete them (`DELETED`); also while a message is open."""
         event = Event(author="model", event_type=STATE_UPDATE, content={}, actions=EventActions(state_delta=delta))
-        self.run = (await self._runs.write(self.run, [event])).run
+        await self._store(event)
         apply_delta(self.state, delta)
 
     async def write(self, *events: Event) -> None:
         """Store any other events."""
         self._require_closed()
-        self.run = (await self._runs.write(self.run, events)).run
+        await self._store(*events)
 
     def interrupt(self, *interrupts: Mapping[str, Any]) -> None:
         """End the run, when the agent returns, with questions that the next run must answer.
@@ -155,28 +275,62 @@ class RunContext:
         self.result = {"interrupts": [dict(each) for each in interrupts]}
 
     @asynccontextmanager
-    async def _streamed(self, kind: Kind, message_id: str | None) -> AsyncIterator[LiveText]:
+    async def _streamed(
+        self, kind: Kind, message_id: str | None, meta: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[LiveText]:
         self._require_closed()
-        live = self._open = self.open_text(kind, message_id)
-        message_id = live.message_id
+        live = self._open = self.open_text(kind, message_id, meta)
         try:
             yield live
             text = await live.end()
         except BaseException:
-            # The message is not stored; its text so far can be read until it expires.
-            live.abandon()
+            # The end of the run stores what was streamed.
+            await live.end()
             raise
         finally:
             self._open = None
         if text.strip():
-            event_type = "thought" if kind == "thought" else "assistant_message"
-            content = {"content": text, "message_id": message_id}
-            await self.write(Event(author="model", event_type=event_type, content=content, id=message_id))
+            await self.write(_streamed_event(live, text, meta or {}))
         await live.drop()
+
+    async def _emit(self, event_type: str, content: Mapping[str, Any], transient: bool) -> None:
+        """Store or send an event; also while a message is open."""
+        if transient:
+            sent = {"event_type": event_type, "content": self._attributed(content)}
+            await self._carrier.send(RunKey(self.run.thread_id, self.run.run_id), sent)
+        else:
+            await self._store(Event(author="model", event_type=event_type, content=dict(content)))
+
+    async def _store(self, *events: Event) -> None:
+        if self._subagents:
+            events = tuple(
+                replace(event, content=self._attributed(event.content)) if isinstance(event.content, Mapping) else event
+                for event in events
+            )
+        self.run = (await self._runs.write(self.run, events)).run
+
+    def _attributed(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        return {**({"subagent_run_id": self._subagents[-1]} if self._subagents else {}), **content}
 
     def _require_closed(self) -> None:
         if self._open is not None:
             raise InvalidInputError("a message is open: only the state can be written before its block ends")
+
+
+def _streamed_event(live: LiveText, text: str, meta: Mapping[str, Any]) -> Event:
+    """Return the event of a message, a thought or a call that was streamed."""
+    content: dict[str, Any] = {"message_id": live.message_id}
+    if live.encrypted_value is not None:
+        content["encrypted_value"] = live.encrypted_value
+    if live.kind == "act":
+        try:
+            given = json.loads(text)
+        except ValueError:
+            given = text
+        call = {**meta, "tool_input": given, "tool_args": text, "tool_call_id": live.message_id}
+        return Event(author="model", event_type="act", content={**call, **content}, id=live.message_id)
+    event_type = "thought" if live.kind == "thought" else "assistant_message"
+    return Event(author="model", event_type=event_type, content={"content": text, **content}, id=live.message_id)
 
 
 #: Executes a run; an async generator's strings are one message.
@@ -186,6 +340,20 @@ Agent: TypeAlias = Callable[[RunContext], Awaitable[None] | AsyncIterator[str]]
 def runs_alone(agent: Agent) -> bool:
     """Return whether the agent has a true `runs_alone`: its run is refused while another of the session is active."""
     return bool(getattr(agent, "runs_alone", False))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDescription:
+    """What an agent declares of itself, as attributes of the same names.
+
+    Attributes:
+        capabilities: as AG-UI's AgentCapabilities, with the protocol's names.
+    """
+
+    name: str
+    description: str
+    runs_alone: bool
+    capabilities: Mapping[str, Any]
 
 
 class AgentRunner:
@@ -228,6 +396,18 @@ class AgentRunner:
     def runs(self) -> list[RunKey]:
         """The runs that are executed."""
         return [self._keys[each] for each in self._tasks]
+
+    def described(self) -> list[AgentDescription]:
+        """Return what the agents declare of themselves, in the order of their names."""
+        return [
+            AgentDescription(
+                name=name,
+                description=str(getattr(agent, "description", "") or ""),
+                runs_alone=runs_alone(agent),
+                capabilities=dict(getattr(agent, "capabilities", None) or {}),
+            )
+            for name, agent in sorted(self.agents.items())
+        ]
 
     def execute(self, run: Run, agent: Agent, given: RunInput) -> None:
         """Execute a run that was just started. Returns at once."""
@@ -283,14 +463,14 @@ class AgentRunner:
                 task.cancel()
             await asyncio.gather(work, *signals, return_exceptions=True)
         if not work.cancelled() and work.exception() is None:
-            await self._end(run, lambda: self._runs.finish(run, result=context.result))
+            await self._end(run, lambda: self._runs.finish(run, result=context.result, usage=context.usage))
         elif watched.lost.is_set() or (not work.cancelled() and isinstance(work.exception(), _LOST)):
             _log.warning("run_lost", run_id=run.run_id)
         elif watched.cancel_requested.is_set():
-            await self._end(run, lambda: self._runs.cancel(run))
+            await self._end(run, lambda: self._runs.cancel(run, usage=context.usage))
         else:
             message, code = _reason(run, None if work.cancelled() else work.exception())
-            await self._end(run, lambda: self._runs.fail(run, message, code=code))
+            await self._end(run, lambda: self._runs.fail(run, message, code=code, usage=context.usage))
 
     async def _end(self, run: Run, end: Callable[[], Awaitable[object]]) -> None:
         """Write a run's last event; if the database is not available, the reaper ends the run."""

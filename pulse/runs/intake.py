@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ag_ui.core import AssistantMessage, Message, RunAgentInput, ToolMessage, UserMessage
 
 from pulse.agui.interrupts import interrupts_of
 from pulse.errors import (
+    ConcurrencyConflictError,
+    HistoryChangedError,
     InterruptOpenError,
     InvalidInputError,
     RunActiveError,
@@ -17,19 +21,29 @@ from pulse.errors import (
     RunNotFoundError,
     SessionExistsError,
 )
-from pulse.events import Event, Session
+from pulse.event_bridge import STATE_CONFLICT
+from pulse.event_types import RUN_STARTED
+from pulse.events import Event, EventActions, Session
+from pulse.postgres.backoff import Backoff
 from pulse.postgres.json_values import decode_body
 from pulse.postgres.statements import Statements
 from pulse.runs.agents import RunInput
+from pulse.runs.client_view import ClientViews, own_keys
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
-from pulse.scopes import split_delta
+from pulse.scopes import apply_delta
 from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
+#: How long a run waits for the end of a cancelled one.
+CANCEL_SECONDS_MAX = 5.0
+_POLL_SECONDS = 0.01
+_POLL_SECONDS_MAX = 0.2
+# Each is a change of the session by another writer while this one is taken in.
+_ATTEMPTS_MAX = 5
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
 
 
@@ -56,6 +70,7 @@ class RunIntake:
         self._pool = pool
         self._sessions = sessions
         self._runs = runs
+        self._views = ClientViews(pool)
 
     async def find(self, app_name: str, user_id: str, requested: RunAgentInput) -> Run | None:
         """Return the run of an input that was sent before.
@@ -71,34 +86,76 @@ class RunIntake:
             raise RunConflictError(f"run {requested.run_id!r} belongs to another thread: use a new id for a new run")
         return run
 
-    async def begin(self, app_name: str, user_id: str, requested: RunAgentInput, *, alone: bool = False) -> Intake:
+    async def begin(
+        self,
+        app_name: str,
+        user_id: str,
+        requested: RunAgentInput,
+        *,
+        alone: bool = False,
+        takes_history: bool = False,
+        cancel_active: Callable[[Run], None] | None = None,
+    ) -> Intake:
         """Store what is new of an input and start its run, or return the run that was started with it before.
 
-        The session is created if need be, with the input's state. New are the user's messages and the results of the
-        client's tools after the last message of the assistant. With `alone` the run is refused while another run of
-        the session is active.
+        The session is created if need be, with the input's state and messages. New are the user's messages and the
+        results of the client's tools after the last message of the assistant, and the state's changed keys: see
+        `pulse.runs.client_view`. With `alone` the run is refused while another run of the session is active; it waits
+        some seconds for the end of one whose cancellation was requested.
+
+        Args:
+            app_name, user_id: the session's.
+            requested: the client's input.
+            alone: see `pulse.runs.agents.runs_alone`.
+            takes_history: the client takes the session's conversation instead of its own, whatever it sent.
+            cancel_active: with `alone`, request the end of an active run, and call this with it.
 
         Raises:
             RunConflictError: the run id is another session's.
             RunActiveError: `alone`, and another run is active.
             InterruptOpenError: the last run waits for answers that the input does not have.
+            HistoryChangedError: the client's messages are not the session's.
+            ConcurrencyConflictError: other writers changed the session each time that the state was to be changed.
             InvalidInputError, EventConflictError, EventTooLargeError, StateTooLargeError: nothing was started.
         """
-        run = await self.find(app_name, user_id, requested)
-        session = await self._session(app_name, user_id, requested)
-        given = _run_input(requested, session)
-        sent_ids = frozenset(message.id for message in requested.messages)
-        if run is not None:
-            return Intake(run=run, created=False, given=given, sent_ids=sent_ids)
-        if alone:
-            await self._require_no_active_run(session)
+        for attempt in range(_ATTEMPTS_MAX):
+            run = await self.find(app_name, user_id, requested)
+            session = await self._session(app_name, user_id, requested)
+            if run is not None:
+                given = _run_input(requested, session)
+                return Intake(run=run, created=False, given=given, sent_ids=_ids_of(requested))
+            if alone:
+                await self._require_no_active_run(session, cancel_active)
+            try:
+                return await self._start(session, requested, alone=alone, takes_history=takes_history)
+            except ConcurrencyConflictError:
+                if attempt == _ATTEMPTS_MAX - 1:
+                    raise
+        raise AssertionError
+
+    async def _start(self, session: Session, requested: RunAgentInput, *, alone: bool, takes_history: bool) -> Intake:
         await self._require_answers(session, requested)
-        events = await self._new_events(session, requested.messages)
+        position = await self._views.position(session, requested)
+        events = _new_events(session, requested.messages, position.known)
+        if not takes_history:
+            await self._views.require_same_messages(session, requested.messages, position)
+            if position.is_answered and not events and not requested.resume and requested.messages[-1].role == "user":
+                raise HistoryChangedError(
+                    f"message {requested.messages[-1].id[:80]!r} was answered: to ask again, send a new message"
+                )
+        edits = await self._views.state_edits(session, requested.state, position)
+        given = _run_input(requested, session, edits.delta)
         first = events.pop() if events and events[-1].author == "user" else None
+        version = session.version if edits.delta else None
+        if edits.delta or edits.conflicts:
+            actions = {STATE_CONFLICT: list(edits.conflicts)} if edits.conflicts else {}
+            first = first or Event(author="user", event_type=RUN_STARTED, content={})
+            first = replace(first, actions=EventActions(state_delta=edits.delta, other=actions))
         if events:
-            await self._sessions.append(app_name, user_id, session.id, events)
-        started = await self._runs.start(app_name, user_id, session.id, requested.run_id, first, alone=alone)
-        return Intake(run=started.run, created=started.created, given=given, sent_ids=sent_ids)
+            appended = await self._sessions.append(*session.key, events, expected_version=version)
+            version = None if version is None else appended.version
+        started = await self._runs.start(*session.key, requested.run_id, first, alone=alone, expected_version=version)
+        return Intake(run=started.run, created=started.created, given=given, sent_ids=_ids_of(requested))
 
     async def _session(self, app_name: str, user_id: str, requested: RunAgentInput) -> Session:
         found = await self._sessions.get_session(app_name, user_id, requested.thread_id, num_recent_events=0)
@@ -108,7 +165,7 @@ class RunIntake:
         if await _STATEMENTS.fetchval(self._pool, "run_is_taken", app_name, requested.run_id):
             raise RunConflictError(f"run {requested.run_id!r} belongs to another thread: use a new id for a new run")
         # A client sends back the state that it received, including the user's and the app's, which it may not set.
-        state = dict(split_delta(requested.state).session) if isinstance(requested.state, dict) else {}
+        state = own_keys(requested.state)
         try:
             return await self._sessions.create_session(app_name, user_id, state, session_id=requested.thread_id)
         except SessionExistsError:
@@ -117,11 +174,16 @@ class RunIntake:
             raise SessionKey(app_name, user_id, requested.thread_id).not_found()
         return found
 
-    async def _require_no_active_run(self, session: Session) -> None:
+    async def _require_no_active_run(self, session: Session, cancel: Callable[[Run], None] | None) -> None:
         """Refuse early, before results of tools are stored; of two concurrent requests `start_run` refuses one."""
-        live = await _STATEMENTS.fetchval(self._pool, "live_run", session.thread_id)
-        if live is not None:
-            raise RunActiveError(f"run {live} of this session goes on")
+        backoff = Backoff(_POLL_SECONDS, _POLL_SECONDS_MAX, jitter=0)
+        deadline = time.monotonic() + CANCEL_SECONDS_MAX
+        while (live := await _STATEMENTS.fetchrow(self._pool, "live_run", session.thread_id)) is not None:
+            if cancel is not None and not live["is_cancelled"]:
+                cancel(await self._runs.request_cancel(session.app_name, session.user_id, live["run_id"]))
+            elif not live["is_cancelled"] or time.monotonic() > deadline:
+                raise RunActiveError(f"run {live['run_id']} of this session goes on")
+            await backoff.wait()
 
     async def _require_answers(self, session: Session, requested: RunAgentInput) -> None:
         content = await _STATEMENTS.fetchval(self._pool, "last_event_of_run", session.thread_id)
@@ -132,18 +194,53 @@ class RunIntake:
         if missing:
             raise InterruptOpenError(f"the last run waits for answers to {', '.join(missing)[:300]}")
 
-    async def _new_events(self, session: Session, messages: Sequence[Message]) -> list[Event]:
-        start = max(
-            (number for number, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0
+
+def _new_events(session: Session, messages: Sequence[Message], known: Container[str]) -> list[Event]:
+    """Return the events of the messages that are not stored yet."""
+    start = max((number for number, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0)
+    if not session.version:
+        # A new session: the client brings the conversation with it, as for a branch of another one.
+        start = 0
+    events = [event for each in messages[start:] for event in _events_of(each)]
+    if len(events) > BATCH_SIZE_MAX:
+        raise InvalidInputError(
+            f"a run starts with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
         )
-        events = [_event(each) for each in messages[start:] if isinstance(each, UserMessage | ToolMessage)]
-        if len(events) > BATCH_SIZE_MAX:
-            raise InvalidInputError(
-                f"a run starts with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
-            )
-        rows = await _STATEMENTS.fetch(self._pool, "known_events", session.thread_id, [each.id for each in events])
-        known = {row["id"] for row in rows}
-        return [each for each in events if each.id not in known]
+    return [each for each in events if each.id not in known]
+
+
+def _ids_of(requested: RunAgentInput) -> frozenset[str]:
+    return frozenset(message.id for message in requested.messages)
+
+
+def _events_of(message: Message) -> list[Event]:
+    """Return the events of a client's message; none for instructions and thoughts."""
+    if isinstance(message, UserMessage | ToolMessage):
+        return [_event(message)]
+    if not isinstance(message, AssistantMessage):
+        return []
+    events = []
+    if message.content:
+        content: dict[str, Any] = {"content": message.content, "message_id": message.id}
+        events.append(Event(author="model", event_type="assistant_message", content=content, id=message.id))
+    for call in message.tool_calls or ():
+        content = {
+            "tool_name": call.function.name,
+            "tool_input": _arguments(call.function.arguments),
+            "tool_args": call.function.arguments,
+            "tool_call_id": call.id,
+            "message_id": message.id,
+        }
+        own = f"{message.id}/{call.id}" if events else message.id
+        events.append(Event(author="model", event_type="act", content=content, id=own))
+    return events
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _event(message: UserMessage | ToolMessage) -> Event:
@@ -169,15 +266,17 @@ def _plain(content: Any) -> Any:
     return [part.model_dump(by_alias=True, mode="json") for part in content]
 
 
-def _run_input(requested: RunAgentInput, session: Session) -> RunInput:
+def _run_input(requested: RunAgentInput, session: Session, delta: Mapping[str, Any] | None = None) -> RunInput:
     try:
         # Not as text, since a lone surrogate has no UTF-8.
         plain = requested.model_dump(by_alias=True, mode="json")
     except ValueError:
         raise InvalidInputError("the input is nested too deeply; flatten it") from None
+    merged = dict(session.state)
+    apply_delta(merged, delta or {})
     return RunInput(
         messages=plain["messages"],
-        state=session.state,
+        state=merged,
         tools=plain.get("tools", ()),
         context=plain.get("context", ()),
         forwarded_props=plain.get("forwardedProps"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -74,11 +74,13 @@ class RunWritten:
 
     Attributes:
         created: False only after a start of a run that existed already and must not be executed again.
+        new_events: the events that were not stored before.
     """
 
     run: Run
     events: tuple[Event, ...]
     created: bool = True
+    new_events: tuple[Event, ...] = field(default=(), compare=False)
 
 
 class RunLease(NamedTuple):

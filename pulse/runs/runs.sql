@@ -1,9 +1,9 @@
 -- Every statement of runs.
 
 -- name: start_run
--- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active;
--- the notifier wakes the listeners afterwards
-SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8)
+-- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active,
+-- the session's expected version or null; the notifier wakes the listeners afterwards
+SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8, $9)
 
 -- name: write_run
 -- app, run id, holder, seconds of lease, events, calls of tools and their results among them
@@ -44,7 +44,8 @@ SELECT EXISTS (SELECT FROM runs WHERE app_name = $1 AND run_id = $2)
 
 -- name: live_run
 -- thread
-SELECT run_id FROM runs WHERE thread_id = $1 AND status = 'running' AND lease_until >= engine_now() LIMIT 1
+SELECT run_id, cancel_requested_at IS NOT NULL AS is_cancelled
+FROM runs WHERE thread_id = $1 AND status = 'running' AND lease_until >= engine_now() ORDER BY id LIMIT 1
 
 -- name: last_event_of_run
 -- thread; of the run that began last
@@ -53,6 +54,40 @@ JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num = r.last_seq
 WHERE r.thread_id = $1 AND r.status = 'completed'
   AND r.first_seq = (SELECT max(o.first_seq) FROM runs AS o WHERE o.thread_id = $1)
 
--- name: known_events
--- thread, ids
-SELECT e.id FROM events AS e WHERE e.thread_id = $1 AND e.id = ANY ($2::text[]) AND e.id <> ''
+-- name: client_position
+-- thread, ids of a client's messages; those that are stored, the newest of them, up to where the client has the session
+-- (in a session without messages: to its end), and what it lacks
+SELECT t.last_seq, t.state_seq, k.seq AS sequence, coalesce(k.ids, '{}') AS known,
+       CASE WHEN k.seq IS NULL AND NOT EXISTS (SELECT FROM messages AS m WHERE m.thread_id = t.id) THEN t.last_seq
+            ELSE greatest(k.seq, r.last_seq) END AS until,
+       (SELECT count(*) FROM messages AS m WHERE m.thread_id = t.id AND m.sequence_num > k.seq AND m.role = 'user')
+           AS later_turns,
+       r.status IS NOT DISTINCT FROM 'completed' AND EXISTS (
+           SELECT FROM messages AS m
+           WHERE m.thread_id = t.id AND m.sequence_num > k.seq AND m.role = 'assistant') AS is_answered
+FROM threads AS t
+LEFT JOIN LATERAL (
+    SELECT max(e.sequence_num) AS seq, array_agg(e.id) AS ids,
+           (array_agg(e.invocation_id ORDER BY e.sequence_num DESC))[1] AS run_id
+    FROM unnest($2::text[]) AS g (id)
+    CROSS JOIN LATERAL (SELECT o.id, o.sequence_num, o.invocation_id FROM events AS o
+                        WHERE o.thread_id = t.id AND o.id = g.id AND o.id <> '' LIMIT 1) AS e) AS k ON true
+LEFT JOIN runs AS r ON r.app_name = t.app_name AND r.run_id = k.run_id AND r.thread_id = t.id
+                   AND r.status <> 'running'
+WHERE t.id = $1
+
+-- name: differing_messages
+-- thread, ids of a client's messages, MD5 of their texts; the stored text of those that differ, null for none
+SELECT g.id, m.content, coalesce(m.role::text, 'user') AS role
+FROM unnest($2::text[], $3::text[]) AS g (id, digest)
+CROSS JOIN LATERAL (SELECT o.sequence_num, o.event_type FROM events AS o
+                    WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' AND o.erased_at IS NULL LIMIT 1) AS e
+LEFT JOIN messages AS m ON m.thread_id = $1 AND m.sequence_num = e.sequence_num
+WHERE e.event_type IN ('user_message', 'assistant_message', 'message') AND md5(m.content) IS DISTINCT FROM g.digest
+LIMIT 100
+
+-- name: history
+-- thread, types, at most this many, the newest first
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+       e.occurred_at, e.created_at
+FROM events AS e WHERE e.thread_id = $1 AND e.event_type = ANY ($2::text[]) ORDER BY e.sequence_num DESC LIMIT $3

@@ -14,13 +14,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import asyncpg
 
 from pulse import event_types
 from pulse.errors import InvalidInputError, RunNotFoundError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended
+from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event_to_deliver
 from pulse.events import Event, EventActions
 from pulse.notify.notifier import Notifier
 from pulse.postgres.json_values import clean_text
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 #: How long a run outlives the last renewal by its process.
 LEASE_SECONDS = 30.0
 PAGE_SIZE_MAX = 1000
+
+#: Token counts, one for each provider and model, with AG-UI's names: inputTokens, outputTokens and so on.
+Usage: TypeAlias = Sequence[Mapping[str, Any]]
 
 _ERROR_LENGTH_MAX = 10_000
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
@@ -56,9 +59,7 @@ class RunService:
             lease_seconds: 1 to 3,600; a run whose lease is not renewed within this time is ended as failed.
             holder: 1 to 255 characters. Services with the same holder may write to the same runs.
         """
-        if not 1 <= lease_seconds <= 3600:
-            raise InvalidInputError(f"a lease is 1 to 3600 seconds, not {lease_seconds}")
-        self.lease_seconds = lease_seconds
+        self.lease_seconds = _checked(lease_seconds) or LEASE_SECONDS
         self.holder = holder or str(uuid.uuid4())
         self._pool = pool
         self._notifier = Notifier(pool)
@@ -76,6 +77,9 @@ class RunService:
         message: Event | None = None,
         *,
         alone: bool = False,
+        holder: str | None = None,
+        lease_seconds: float | None = None,
+        expected_version: int | None = None,
     ) -> RunWritten:
         """Start a run with the user's message, or with the event ``run_started``.
 
@@ -84,9 +88,14 @@ class RunService:
                 `created` False and without events, whatever the message: do not execute it.
             message: its `invocation_id` becomes the run id.
             alone: refuse while another run of the session is active. Runs of lost processes are ended first.
+            holder: who executes it, instead of this service's holder.
+            lease_seconds: of the first lease, instead of this service's.
+            expected_version: refuse if the session is at another version: the message has a state that was computed
+                from it.
 
         Raises:
             SessionNotFoundError: no such session for this app and user.
+            ConcurrencyConflictError: the session is at another version; nothing was started.
             RunConflictError: the run id belongs to another session.
             RunActiveError: `alone`, and another run of the session is active.
             EventConflictError: the message's id is taken.
@@ -101,10 +110,11 @@ class RunService:
             "start_run",
             *key,
             run_id,
-            self.holder,
-            self.lease_seconds,
+            holder or self.holder,
+            _checked(lease_seconds) or self.lease_seconds,
             [event_input(event) for event in events],
             alone,
+            expected_version,
         )
         run = read_run(row["run"], user_id=key.user_id, session_id=key.session_id)
         if not row["created"]:
@@ -135,7 +145,7 @@ class RunService:
         event_id: str | None = None,
     ) -> RunWritten:
         """Append the result of a tool."""
-        name = tool_name or _name_of_call(run, tool_call_id)
+        name = tool_name or name_of_call(run, tool_call_id)
         event = run_events.observe(name, observation, tool_call_id=tool_call_id, is_error=is_error, event_id=event_id)
         return await self.write(run, [event])
 
@@ -165,35 +175,38 @@ class RunService:
         message_id: str | None = None,
         result: Any = None,
         state_delta: Mapping[str, Any] | None = None,
+        usage: Usage = (),
     ) -> RunWritten:
         """End a run as completed: its answer as ``assistant_message``, if any, then ``complete``.
 
         Args:
             run: the run.
             answer: the whole text.
-            message_id: the id under which the answer was streamed, which becomes the id of its event.
+            message_id: the id under which the answer was streamed, which becomes the id of its event; by default one
+                that follows from the run, so that the same end again changes nothing.
             result: any JSON value, stored as ``result`` of ``complete``, such as an AG-UI outcome.
             state_delta: keys of the state to set with the end.
+            usage: the tokens that the run used, one AG-UI TokenUsage for each provider and model.
         """
-        complete: dict[str, Any] = {} if result is None else {"result": result}
+        complete = {**({} if result is None else {"result": result}), **_usage(usage)}
         events = []
         if answer:
-            events.append(run_events.assistant_message(answer, message_id))
+            events.append(run_events.assistant_message(answer, message_id or f"answer-of-{run.id}"))
             complete["message_id"] = events[0].id
         last = run_events.system_event(event_types.COMPLETE, complete, event_id=f"end-of-{run.id}")
         events.append(replace(last, actions=EventActions(state_delta=state_delta or {})))
         return await self._end(run, RunStatus.COMPLETED, events)
 
-    async def fail(self, run: Run, message: str, *, code: str = "failed") -> RunWritten:
-        """End a run as failed. A partial answer is not stored."""
+    async def fail(self, run: Run, message: str, *, code: str = "failed", usage: Usage = ()) -> RunWritten:
+        """End a run as failed. What it has streamed and not stored is stored before, marked as partial."""
         message = message.replace("\0", "\ufffd")[:_ERROR_LENGTH_MAX] or code
-        content = {"message": message, "code": code}
+        content = {"message": message, "code": code, **_usage(usage)}
         last = run_events.system_event(event_types.ERROR, content, event_id=f"end-of-{run.id}")
         return await self._end(run, RunStatus.FAILED, [last], error=message, error_code=code)
 
-    async def cancel(self, run: Run, reason: str = "") -> RunWritten:
-        """End a run as cancelled: the holder's answer to `request_cancel`."""
-        content = {"reason": reason} if reason else {}
+    async def cancel(self, run: Run, reason: str = "", *, usage: Usage = ()) -> RunWritten:
+        """End a run as cancelled: the holder's answer to `request_cancel`. Streamed texts are stored, as by `fail`."""
+        content = {**({"reason": reason} if reason else {}), **_usage(usage)}
         last = run_events.system_event(event_types.CANCELLED, content, event_id=f"end-of-{run.id}")
         return await self._end(run, RunStatus.CANCELLED, [last])
 
@@ -225,17 +238,40 @@ class RunService:
         rows = await _STATEMENTS.fetch(self._pool, "list_runs", *key, before, limit)
         return [_read(row, user_id) for row in rows]
 
-    async def renew(self, runs: Iterable[uuid.UUID]) -> dict[uuid.UUID, RunLease]:
+    async def history(self, run: Run, *, limit: int = 200) -> list[dict[str, Any]]:
+        """Return the conversation of a run's session as it is stored, with the run's own messages, as AG-UI's messages.
+
+        Args:
+            run: any run of the session.
+            limit: of the newest events that are messages, thoughts, calls and results, 1 to 1,000.
+        """
+        from pulse.agui.messages import MESSAGE_TYPES, messages_of  # the extra [http]
+
+        check_limit(limit, PAGE_SIZE_MAX)
+        rows = await _STATEMENTS.fetch(self._pool, "history", run.thread_id, sorted(MESSAGE_TYPES), limit)
+        events = [read_event_to_deliver(list(row)) for row in reversed(rows)]
+        found = messages_of(events, is_cut=len(rows) == limit)
+        return [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in found]
+
+    async def renew(
+        self, runs: Iterable[uuid.UUID], *, holder: str | None = None, lease_seconds: float | None = None
+    ) -> dict[uuid.UUID, RunLease]:
         """Renew the leases of runs that are executed here; `pulse.runs.heartbeat` does it in time.
+
+        Args:
+            runs: the engine's ids; the leases of runs of another holder are not renewed.
+            holder: of the runs, instead of this service's holder.
+            lease_seconds: from now, instead of this service's.
 
         Returns:
             The runs that still exist.
         """
-        rows = await _STATEMENTS.fetch(self._pool, "renew_runs", self.holder, list(runs), self.lease_seconds)
+        seconds = _checked(lease_seconds) or self.lease_seconds
+        rows = await _STATEMENTS.fetch(self._pool, "renew_runs", holder or self.holder, list(runs), seconds)
         return {row["id"]: RunLease(RunStatus(row["status"]), row["cancel_requested"]) for row in rows}
 
     async def reap(self, *, limit: int = 100) -> int:
-        """End runs whose lease expired, and return how many. If it is `limit`, there may be more.
+        """End runs whose lease expired, as `fail` does, and return how many. If it is `limit`, there may be more.
 
         Any number of processes may call it at the same time.
         """
@@ -263,12 +299,22 @@ class RunService:
         outcome = read_appended(run.thread_id, events, stored)
         if outcome.new_events:
             self._notifier.wake(outcome)
-        return RunWritten(run=run, events=outcome.events)
+        return RunWritten(run=run, events=outcome.events, new_events=outcome.new_events)
 
     async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record:
         row = await _STATEMENTS.fetchrow(self._pool, name, *arguments)
         assert row is not None  # noqa: S101  # the function returns its row or raises
         return row
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {"usage": [dict(each) for each in usage]} if usage else {}
+
+
+def _checked(lease_seconds: float | None) -> float | None:
+    if lease_seconds is not None and not 1 <= lease_seconds <= 3600:
+        raise InvalidInputError(f"a lease is 1 to 3600 seconds, not {lease_seconds}")
+    return lease_seconds
 
 
 def _recorded(event: Event) -> dict[str, Any] | None:
@@ -283,7 +329,7 @@ def _recorded(event: Event) -> dict[str, Any] | None:
     return {**recorded, "is_error": bool(content.get("is_error"))}
 
 
-def _name_of_call(run: Run, tool_call_id: str) -> str:
+def name_of_call(run: Run, tool_call_id: str) -> str:
     """Return the tool's name of a call; '' if the run no longer has the call."""
     return next((call["tool_name"] for call in run.tool_calls if call["tool_call_id"] == tool_call_id), "")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from pulse.database import FAULTS
-from pulse.errors import DatabaseUnreachableError
+from pulse.errors import DatabaseUnreachableError, InvalidInputError
 from pulse.live_text import Kind, LiveMessage, RunKey, Watcher
 from pulse.notify.watched_keys import WatchedKeys, WatchService
 from pulse.pg_notify_listener import PgNotifyListener
+from pulse.postgres.json_values import escape_state
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 #: The channel of `push_live_text`.
 DELTAS_CHANNEL = "agent_deltas"
 
+#: The channel of events that are not stored.
+TRANSIENTS_CHANNEL = "agent_transients"
+
+# Of a notification; PostgreSQL's limit is 7,999 bytes.
+_TRANSIENT_BYTES_MAX = 7900
 _RUNS_AT_ONCE = 500
 _STATEMENTS = Statements("pulse.streams", "streams.sql")
 
@@ -41,10 +47,31 @@ class PgDeltaCarrier(WatchService[RunKey, Watcher]):
         self._watched = WatchedKeys("live_texts", self._deliver, batch_length_max=_RUNS_AT_ONCE)
         if listener is not None:
             listener.add_channel(DELTAS_CHANNEL, self._receive, self._watched.mark_all)
+            listener.add_channel(TRANSIENTS_CHANNEL, self._receive_transient, lambda: None)
 
-    async def push(self, run: RunKey, message_id: str, *, kind: Kind, offset: int, text: str) -> None:
+    async def push(
+        self,
+        run: RunKey,
+        message_id: str,
+        *,
+        kind: Kind,
+        offset: int,
+        text: str,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
         """Add a piece; see `DeltaCarrier.push`."""
-        await self._fetch("push_live_text", run.thread_id, run.run_id, message_id, kind, offset, text)
+        fields = dict(meta or {})
+        await self._fetch("push_live_text", run.thread_id, run.run_id, message_id, kind, offset, text, fields)
+
+    async def send(self, run: RunKey, content: Mapping[str, Any]) -> None:
+        """Deliver an event to the present watchers; see `DeltaCarrier.send`."""
+        sent = {"thread_id": str(run.thread_id), "run_id": run.run_id, "event": escape_state(content)}
+        payload = json.dumps(sent, ensure_ascii=False, separators=(",", ":"))
+        if (length := len(payload.encode("utf-8", "surrogatepass"))) > _TRANSIENT_BYTES_MAX:
+            raise InvalidInputError(
+                f"a transient event takes at most {_TRANSIENT_BYTES_MAX} bytes with its ids, not {length}: store it"
+            )
+        await self._fetch("send_transient", TRANSIENTS_CHANNEL, payload)
 
     async def drop(self, run: RunKey, message_ids: Sequence[str]) -> None:
         """Delete messages; see `DeltaCarrier.drop`."""
@@ -71,6 +98,7 @@ class PgDeltaCarrier(WatchService[RunKey, Watcher]):
                 after_sequence=row["after_seq"],
                 offset=row["known"],
                 text=row["text"],
+                meta=row["meta"],
             )
             for row in rows
         ]
@@ -86,6 +114,14 @@ class PgDeltaCarrier(WatchService[RunKey, Watcher]):
         with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
             changed = json.loads(payload)
             self._watched.mark(RunKey(uuid.UUID(changed["thread_id"]), changed["run_id"]))
+
+    def _receive_transient(self, payload: str) -> None:
+        with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+            sent = json.loads(payload)
+            run = RunKey(uuid.UUID(sent["thread_id"]), sent["run_id"])
+            if isinstance(sent["event"], dict):
+                for watcher in self._watched.watchers(run):
+                    self._watched.call(run, watcher, watcher.receive_transient, sent["event"])
 
     async def _deliver(self, runs: Sequence[RunKey]) -> None:
         watchers = [watcher for run in runs for watcher in self._watched.watchers(run)]

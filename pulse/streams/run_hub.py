@@ -8,10 +8,12 @@ import enum
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import structlog
 from ag_ui.core import RunErrorEvent
 
+from pulse.agui import wire
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.event_bridge import EventBridge, KnownState
@@ -66,6 +68,7 @@ class _Text:
     after_sequence: int
     pieces: list[str]
     length: int
+    meta: Mapping[str, Any]
 
     def message(self, run: RunKey, message_id: str) -> LiveMessage:
         return LiveMessage(
@@ -75,6 +78,7 @@ class _Text:
             after_sequence=self.after_sequence,
             offset=0,
             text="".join(self.pieces),
+            meta=self.meta,
         )
 
 
@@ -147,6 +151,13 @@ class Hub:
             following.append(frame)
         return None
 
+    def receive_transient(self, content: Mapping[str, Any]) -> None:
+        """Send an event that is not stored to the followers that are live."""
+        event = None if self.is_over else wire.transient(content)
+        if event is not None:
+            for follower in list(self.followers):
+                follower.interject(Frame("", event))
+
     def texts(self) -> list[LiveMessage]:
         """Return the text so far of each open message, in the order in which they were begun."""
         return [text.message(self.run, message_id) for message_id, text in self._texts.items()]
@@ -197,7 +208,7 @@ class Hub:
     def _keep(self, message: LiveMessage) -> None:
         text = self._texts.get(message.message_id)
         if text is None or message.offset == 0:
-            text = self._texts[message.message_id] = _Text(message.kind, message.after_sequence, [], 0)
+            text = self._texts[message.message_id] = _Text(message.kind, message.after_sequence, [], 0, message.meta)
         piece = message.text[text.length - message.offset :]
         text.pieces.append(piece)
         text.length += len(piece)

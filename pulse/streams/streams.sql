@@ -1,8 +1,8 @@
 -- Every statement of the live streams: runs and threads that are followed, texts of open messages.
 
 -- name: push_live_text
--- thread, run, message, kind, offset in characters, piece
-SELECT push_live_text($1, $2, $3, $4, $5, $6)
+-- thread, run, message, kind, offset in characters, piece, fields of the event that the message becomes
+SELECT push_live_text($1, $2, $3, $4, $5, $6, $7)
 
 -- name: drop_live_texts
 -- thread, run, messages
@@ -10,7 +10,7 @@ DELETE FROM live_messages WHERE thread_id = $1 AND run_id = $2 AND message_id = 
 
 -- name: live_texts
 -- threads and runs that are watched; threads, runs, messages and offsets in characters that are known
-SELECT m.thread_id, m.run_id, m.message_id, m.kind, m.after_seq, coalesce(k.known, 0) AS known,
+SELECT m.thread_id, m.run_id, m.message_id, m.kind, m.after_seq, m.meta, coalesce(k.known, 0) AS known,
        substr(m.body, coalesce(k.known, 0) + 1) AS text
 FROM unnest($1::uuid[], $2::text[]) AS w (thread_id, run_id)
 JOIN live_messages AS m USING (thread_id, run_id)
@@ -98,5 +98,9 @@ WHERE e.thread_id = $1 AND e.sequence_num > $2 AND ($3::bigint IS NULL OR e.sequ
 ORDER BY e.sequence_num LIMIT 1
 
 -- name: notify_test
+-- channel, payload
+SELECT pg_notify($1, $2)
+
+-- name: send_transient
 -- channel, payload
 SELECT pg_notify($1, $2)

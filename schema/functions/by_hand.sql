@@ -22,9 +22,11 @@ AS $$ SELECT set_config('hippocampus.written_by', '', true) $$;
 
 -- Ends the fact p_ended (NULL: none), then states facts, all by hand; p_facts.valid_from is since when they are true,
 -- NULL: from now on. One that a person stated last, with this value, is 'unchanged' unless p_again. A key that was erased
--- may be written again; what earlier turns said of it stays erased. Errors: HP046 the user has no fact p_ended.
+-- may be written again; what earlier turns said of it stays erased. p_target, p_key: a fact of the user that was read
+-- before, and must still be there under its key. Errors: HP046 the user has no fact p_ended or p_target.
 CREATE OR REPLACE FUNCTION write_facts_by_hand(
-    p_app_name text, p_user_id text, p_by text, p_ended uuid, p_facts fact_input[], p_again boolean)
+    p_app_name text, p_user_id text, p_by text, p_ended uuid, p_facts fact_input[], p_again boolean,
+    p_target uuid DEFAULT NULL, p_key text DEFAULT NULL)
 RETURNS TABLE (fact_id uuid, outcome text)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -39,6 +41,11 @@ BEGIN
     PERFORM begin_by_hand(p_app_name, p_user_id, p_by);
     t.app_name := p_app_name;
     t.user_id := p_user_id;
+    IF p_target IS NOT NULL AND NOT EXISTS (
+        SELECT FROM facts WHERE id = p_target AND app_name = p_app_name AND user_id = p_user_id AND key = p_key) THEN
+        RAISE EXCEPTION 'there is no memory and no fact % of app % and user %', p_target,
+            quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP046';
+    END IF;
     IF p_ended IS NOT NULL THEN
         SELECT * INTO v_old FROM facts WHERE id = p_ended AND app_name = p_app_name AND user_id = p_user_id;
         IF NOT FOUND THEN
@@ -126,7 +133,8 @@ AS $$
       AND CASE p_memory.memory_type WHEN 'semantic' THEN
               p_memory.occurred_at <= a.archived_at
               AND (plain_key(a.content) = plain_key(p_memory.content)
-                   OR a.embedding_model = p_embedding_model AND 1 - (a.embedding <=> p_memory.embedding) >= h.threshold)
+                   OR model_similarity(a.embedding, a.embedding_model, p_memory.embedding, p_embedding_model)
+                      >= h.threshold)
           ELSE a.thread_id = p_thread.id AND a.from_seq = p_from_seq END
     ORDER BY a.id LIMIT 1
 $$;
@@ -184,18 +192,71 @@ BEGIN
 END
 $$;
 
--- Confirms a memory: it is as strong as if it had been used now, and remembers who confirmed it when. An archived one is
--- restored first. Errors: HP046.
-CREATE OR REPLACE FUNCTION confirm_memory_by_hand(p_app_name text, p_user_id text, p_by text, p_id uuid) RETURNS void
+-- Confirms a fact, with the value that it has now, or a memory; returns which it is. A fact is certain from now on, and
+-- holds again if it had ended. A memory is as strong as if it had been used now, and remembers who confirmed it when; an
+-- archived one is restored first. Errors: HP046.
+CREATE OR REPLACE FUNCTION confirm_by_hand(p_app_name text, p_user_id text, p_by text, p_id uuid) RETURNS text
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
+DECLARE
+    f facts;
 BEGIN
     PERFORM lock_user_memory(p_app_name, p_user_id);
+    SELECT * INTO f FROM facts WHERE id = p_id AND app_name = p_app_name AND user_id = p_user_id;
+    IF FOUND THEN
+        PERFORM write_facts_by_hand(
+            p_app_name, p_user_id, p_by, NULL,
+            ARRAY[ROW(f.fact_type, f.key, f.value, f.content, NULL, 1, '{}', NULL, f.normal_key, f.collection,
+                      f.contrast)::fact_input], true);
+        RETURN 'fact';
+    END IF;
     PERFORM restore_memories(p_app_name, p_user_id, ARRAY[p_id]);
     PERFORM hold_memory(p_app_name, p_user_id, p_id);
-    PERFORM record_memory_access(ARRAY[p_id]);
+    PERFORM record_memory_access(ARRAY[p_id], p_app_name, p_user_id);
     UPDATE memories SET metadata = metadata - 'put_away_by' || jsonb_build_object(
         'confirmed_by', coalesce(p_by, ''), 'confirmed_at', recording_time())
     WHERE id = p_id;
+    RETURN 'memory';
+END
+$$;
+
+-- Stores a memory that a person wrote, and returns its id. One of the same name is replaced: if it was corrected, the
+-- correction is, and its history stays; if it was archived, it is restored first. Its name may have been erased: it is
+-- written again.
+CREATE OR REPLACE FUNCTION remember_by_hand(p_app_name text, p_user_id text, p_by text, p_memory given_memory) RETURNS uuid
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_corrected uuid;
+BEGIN
+    PERFORM lock_user_memory(p_app_name, p_user_id);
+    DELETE FROM memory_tombstones WHERE id = p_memory.id AND app_name = p_app_name AND user_id = p_user_id;
+    IF EXISTS (SELECT FROM memories_archive AS a
+               WHERE a.id = p_memory.id AND a.app_name = p_app_name AND a.user_id = p_user_id) THEN
+        WITH RECURSIVE written AS MATERIALIZED (
+            SELECT m.id, (m.metadata ->> 'corrects')::uuid AS corrects, true AS is_stored FROM memories AS m
+            WHERE m.app_name = p_app_name AND m.user_id = p_user_id AND m.metadata ? 'corrects'
+            UNION ALL
+            SELECT a.id, (a.metadata ->> 'corrects')::uuid, false FROM memories_archive AS a
+            WHERE a.app_name = p_app_name AND a.user_id = p_user_id AND a.metadata ? 'corrects'
+        ), corrections (id, is_stored) AS (
+            SELECT p_memory.id, false
+            UNION
+            SELECT w.id, w.is_stored FROM corrections AS c JOIN written AS w ON w.corrects = c.id
+        )
+        SELECT c.id INTO v_corrected FROM corrections AS c WHERE c.is_stored ORDER BY c.id DESC LIMIT 1;
+        IF v_corrected IS NULL THEN
+            PERFORM restore_memories(p_app_name, p_user_id, ARRAY[p_memory.id]);
+        ELSE
+            v_corrected := correct_memory_by_hand(p_app_name, p_user_id, p_by, v_corrected, p_memory.content);
+            UPDATE memories SET
+                metadata = p_memory.metadata || jsonb_build_object('corrects', metadata -> 'corrects'),
+                initial_score = p_memory.initial_score, occurred_at = coalesce(p_memory.occurred_at, engine_now())
+            WHERE id = v_corrected;
+            RETURN v_corrected;
+        END IF;
+    END IF;
+    PERFORM give_memories(p_app_name, p_user_id, ARRAY[p_memory]);
+    RETURN p_memory.id;
 END
 $$;

@@ -274,10 +274,14 @@ LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT m.id FROM memories AS m
     LEFT JOIN merge_thresholds AS h ON h.embedding_model = p_embedding_model AND h.kind = 'insight'
+    CROSS JOIN LATERAL (SELECT plain_key(m.content) = plain_key(p_insight.content) AS same_words) AS k
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN k.same_words OR h.threshold IS NOT NULL
+                    THEN model_similarity(m.embedding, m.embedding_model, p_insight.embedding, p_embedding_model)
+                    END AS similarity OFFSET 0) AS s
     WHERE m.app_name = p_thread.app_name AND m.user_id = p_thread.user_id AND m.memory_type = 'semantic'
-      AND (plain_key(m.content) = plain_key(p_insight.content)
-           OR m.embedding_model = p_embedding_model AND 1 - (m.embedding <=> p_insight.embedding) >= h.threshold)
-    ORDER BY plain_key(m.content) = plain_key(p_insight.content) DESC, m.embedding <=> p_insight.embedding, m.id LIMIT 1
+      AND (k.same_words OR s.similarity >= h.threshold)
+    ORDER BY k.same_words DESC, s.similarity DESC NULLS LAST, m.id LIMIT 1
 $$;
 
 -- An insight that recurs: it takes the higher importance, one more support, and the new turns if they are of its

@@ -38,7 +38,7 @@ RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', '
 -- changed: what holds instead of what a turn or a memory states ('' if nothing does), since changed_at.
 CREATE OR REPLACE FUNCTION context_candidates(
     p_app_name text, p_user_id text, p_session_id text, p_query text,
-    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL,
+    p_embedding vector DEFAULT NULL, p_embedding_model text DEFAULT NULL,
     p_memories integer DEFAULT 20, p_facts integer DEFAULT 20, p_turns integer DEFAULT 30,
     p_passages integer DEFAULT 0,
     p_said_since timestamptz[] DEFAULT NULL, p_said_until timestamptz[] DEFAULT NULL, p_said_words text[] DEFAULT NULL,
@@ -213,7 +213,7 @@ $$;
 -- What no longer holds is followed by what does.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE OR REPLACE FUNCTION get_context_window(
-    p_user_id text, p_app_name text, p_query text, p_query_embedding vector(1536) DEFAULT NULL,
+    p_user_id text, p_app_name text, p_query text, p_query_embedding vector DEFAULT NULL,
     p_max_tokens integer DEFAULT 4000, p_memory_ratio double precision DEFAULT 0.3,
     p_history_ratio double precision DEFAULT 0.5, p_session_id text DEFAULT NULL, p_embedding_model text DEFAULT NULL)
 RETURNS TABLE (context_type text, content text, relevance_score double precision, token_estimate integer)

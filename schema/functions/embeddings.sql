@@ -109,3 +109,156 @@ AS $$
     )
     SELECT count(*)::integer FROM pruned
 $$;
+
+-- The cosine similarity of two vectors of one model; NULL for those of two models, which may differ in their dimensions,
+-- and for one without a direction.
+CREATE OR REPLACE FUNCTION model_similarity(p_one vector, p_one_model text, p_other vector, p_other_model text)
+RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN p_one_model = p_other_model AND vector_dims(p_one) = vector_dims(p_other)
+            THEN 1 - nullif(p_one <=> p_other, 'NaN') END;
+
+-- Raises HP049 if a vector of a model has other dimensions than one that is stored.
+CREATE OR REPLACE FUNCTION check_dimensions(p_model text, p_given integer, p_stored integer) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF p_given <> p_stored THEN
+        RAISE EXCEPTION 'a vector of the model % has % dimensions, those stored of this model have %: give models of'
+            ' different dimensions different names, or remove the stored vectors', quote_literal(p_model), p_given, p_stored
+            USING ERRCODE = 'HP049';
+    END IF;
+END
+$$;
+
+-- Keeps the copies of vectors that searches read: see `memory_vectors`. Errors: HP049.
+CREATE OR REPLACE FUNCTION index_vector() RETURNS trigger
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_size integer := vector_dims(NEW.embedding);
+BEGIN
+    IF TG_TABLE_NAME = 'messages' THEN
+        IF NEW.embedding IS NULL THEN
+            DELETE FROM message_vectors WHERE id = NEW.id;
+        ELSE
+            PERFORM check_dimensions(v.model, v_size, vector_dims(v.embedding)) FROM message_vectors AS v
+            WHERE v.app_name = NEW.app_name AND v.user_id = NEW.user_id AND v.model = NEW.embedding_model LIMIT 1;
+            INSERT INTO message_vectors AS v (id, app_name, user_id, model, embedding)
+            VALUES (NEW.id, NEW.app_name, NEW.user_id, NEW.embedding_model, l2_normalize(NEW.embedding)::halfvec)
+            ON CONFLICT (id) DO UPDATE SET app_name = EXCLUDED.app_name, user_id = EXCLUDED.user_id,
+                                           model = EXCLUDED.model, embedding = EXCLUDED.embedding;
+        END IF;
+    ELSIF TG_TABLE_NAME = 'memories' THEN
+        IF NEW.embedding IS NULL THEN
+            DELETE FROM memory_vectors WHERE id = NEW.id;
+        ELSE
+            PERFORM check_dimensions(v.model, v_size, vector_dims(v.embedding)) FROM memory_vectors AS v
+            WHERE v.app_name = NEW.app_name AND v.user_id = NEW.user_id AND v.model = NEW.embedding_model LIMIT 1;
+            INSERT INTO memory_vectors AS v (id, app_name, user_id, model, embedding)
+            VALUES (NEW.id, NEW.app_name, NEW.user_id, NEW.embedding_model, l2_normalize(NEW.embedding)::halfvec)
+            ON CONFLICT (id) DO UPDATE SET app_name = EXCLUDED.app_name, user_id = EXCLUDED.user_id,
+                                           model = EXCLUDED.model, embedding = EXCLUDED.embedding;
+        END IF;
+    ELSIF NEW.embedding IS NULL THEN
+        DELETE FROM fact_vectors WHERE id = NEW.id;
+    ELSE
+        PERFORM check_dimensions(v.model, v_size, vector_dims(v.embedding)) FROM fact_vectors AS v
+        WHERE v.app_name = NEW.app_name AND v.user_id = NEW.user_id AND v.model = NEW.embedding_model LIMIT 1;
+        INSERT INTO fact_vectors AS v (id, app_name, user_id, model, embedding)
+        VALUES (NEW.id, NEW.app_name, NEW.user_id, NEW.embedding_model, l2_normalize(NEW.embedding)::halfvec)
+        ON CONFLICT (id) DO UPDATE SET app_name = EXCLUDED.app_name, user_id = EXCLUDED.user_id,
+                                       model = EXCLUDED.model, embedding = EXCLUDED.embedding;
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+-- Copies at most p_limit vectors that were stored before `index_vector` was there, and returns how many; 0 when all are
+-- copied. Rows that are locked are left for the next pass over their table.
+CREATE OR REPLACE FUNCTION fill_vectors(p_limit integer DEFAULT 500) RETURNS integer
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_fill   vector_fill;
+    v_copies text;
+    v_last   uuid;
+    v_count  integer;
+    v_rest   boolean;
+BEGIN
+    LOOP
+        SELECT * INTO v_fill FROM vector_fill ORDER BY table_name LIMIT 1 FOR UPDATE;
+        IF NOT FOUND THEN
+            RETURN 0;
+        END IF;
+        v_copies := CASE v_fill.table_name WHEN 'memories' THEN 'memory_vectors' WHEN 'facts' THEN 'fact_vectors'
+                                           ELSE 'message_vectors' END;
+        EXECUTE format($f$
+            WITH locked AS MATERIALIZED (
+                SELECT m.id, m.app_name, m.user_id, m.embedding_model, m.embedding FROM %1$I AS m
+                WHERE m.id > $1 AND m.embedding IS NOT NULL AND NOT EXISTS (SELECT FROM %2$I AS v WHERE v.id = m.id)
+                ORDER BY m.id LIMIT $2 FOR SHARE OF m SKIP LOCKED
+            ), copied AS (
+                INSERT INTO %2$I (id, app_name, user_id, model, embedding)
+                SELECT l.id, l.app_name, l.user_id, l.embedding_model, l2_normalize(l.embedding)::halfvec FROM locked AS l
+                ON CONFLICT (id) DO NOTHING
+            )
+            SELECT (SELECT l.id FROM locked AS l ORDER BY l.id DESC LIMIT 1), (SELECT count(*) FROM locked)$f$,
+            v_fill.table_name, v_copies) INTO v_last, v_count USING v_fill.after_id, p_limit;
+        IF v_count > 0 THEN
+            UPDATE vector_fill SET after_id = v_last WHERE table_name = v_fill.table_name;
+            RETURN v_count;
+        END IF;
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I AS m WHERE m.embedding IS NOT NULL
+                                       AND NOT EXISTS (SELECT FROM %I AS v WHERE v.id = m.id))',
+                       v_fill.table_name, v_copies) INTO v_rest;
+        IF v_rest THEN
+            UPDATE vector_fill SET after_id = '00000000-0000-0000-0000-000000000000'
+            WHERE table_name = v_fill.table_name;
+            RETURN 0;
+        END IF;
+        DELETE FROM vector_fill WHERE table_name = v_fill.table_name;
+    END LOOP;
+END
+$$;
+
+-- The statements that bring the HNSW indexes up to date, in their order: one index for each model of which a scope has
+-- more than p_rows vectors, and none that is invalid or whose model is gone. They run one by one outside of a
+-- transaction. A scan of 5,000 vectors takes some 10 ms; an index costs every vector that is stored.
+CREATE OR REPLACE FUNCTION vector_index_changes(p_rows integer DEFAULT 5000) RETURNS TABLE (statement text)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_table text;
+    v_full  boolean;
+BEGIN
+    FOREACH v_table IN ARRAY ARRAY['memory_vectors', 'message_vectors'] LOOP
+        RETURN QUERY EXECUTE format($f$
+            SELECT format('DROP INDEX CONCURRENTLY IF EXISTS %%I.%%I', current_schema(), c.relname)
+            FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+            WHERE i.indrelid = %1$L::regclass AND starts_with(c.relname, %1$L || '_hnsw_')
+              AND (NOT i.indisvalid OR NOT EXISTS (
+                      SELECT FROM %1$I AS v WHERE c.relname = vector_index_name(%1$L, v.model, vector_dims(v.embedding))))
+            $f$, v_table);
+        EXECUTE format('SELECT EXISTS (SELECT FROM %I OFFSET $1)', v_table) INTO v_full USING p_rows;
+        CONTINUE WHEN NOT v_full;
+        RETURN QUERY EXECUTE format($f$
+            SELECT format('CREATE INDEX CONCURRENTLY IF NOT EXISTS %%1$I ON %%2$I.%1$I USING hnsw'
+                          ' ((embedding::halfvec(%%3$s)) halfvec_ip_ops) WHERE model = %%4$L AND vector_dims(embedding) = %%3$s',
+                          n.name, current_schema(), d.size, g.model)
+            FROM (SELECT DISTINCT s.model FROM (
+                      SELECT v.model FROM %1$I AS v GROUP BY v.app_name, v.user_id, v.model HAVING count(*) > $1) AS s) AS g
+            CROSS JOIN LATERAL (SELECT vector_dims(v.embedding) AS size FROM %1$I AS v
+                                WHERE v.model = g.model LIMIT 1) AS d
+            CROSS JOIN LATERAL (SELECT vector_index_name(%1$L, g.model, d.size) AS name) AS n
+            WHERE d.size <= 4000 AND NOT EXISTS (
+                SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
+                WHERE i.indrelid = %1$L::regclass AND c.relname = n.name AND i.indisvalid)
+            $f$, v_table) USING p_rows;
+    END LOOP;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION vector_index_name(p_table text, p_model text, p_dimensions integer) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN p_table || '_hnsw_' || left(md5(p_model), 12) || '_' || p_dimensions;

@@ -435,7 +435,8 @@ BEGIN
           UNION ALL
           SELECT NULL, fact_hash(fact_type, normal_key), thread_id, from_seq, upto_seq, source_seqs FROM facts
           WHERE id = p_id) AS s
-    ON CONFLICT (id) DO UPDATE SET forgotten_at = clock_timestamp();
+    ON CONFLICT (id) DO UPDATE SET forgotten_at = clock_timestamp()
+        WHERE memory_tombstones.app_name = EXCLUDED.app_name AND memory_tombstones.user_id = EXCLUDED.user_id;
     -- And each of its other keys, under the id of a statement that was made under it.
     INSERT INTO memory_tombstones (id, app_name, user_id, fact_hash, thread_id, from_seq, upto_seq, source_seqs)
     SELECT DISTINCT ON (v.normal_key) v.id, p_app_name, p_user_id, fact_hash(v.fact_type, v.normal_key), v.thread_id,
@@ -621,10 +622,12 @@ CREATE OR REPLACE FUNCTION forget_as_of_tombstone(p_app_name text, p_user_id tex
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_at timestamptz := (SELECT forgotten_at FROM memory_tombstones WHERE id = p_id);
+    v_at timestamptz := (
+        SELECT forgotten_at FROM memory_tombstones WHERE id = p_id AND app_name = p_app_name AND user_id = p_user_id);
 BEGIN
     PERFORM erase_memory(p_app_name, p_user_id, p_id);
-    UPDATE memory_tombstones SET forgotten_at = v_at WHERE id = p_id AND v_at IS NOT NULL;
+    UPDATE memory_tombstones SET forgotten_at = v_at
+    WHERE id = p_id AND app_name = p_app_name AND user_id = p_user_id AND v_at IS NOT NULL;
     RETURN true;
 EXCEPTION WHEN SQLSTATE 'HP046' THEN
     RETURN false;

@@ -225,16 +225,18 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY
-        SELECT f.id, f.key, 'meaning', 1 - (f.embedding <=> p_fact.embedding) AS likeness
+        SELECT f.id, f.key, 'meaning', s.likeness
         FROM merge_thresholds AS m
         JOIN facts AS f ON f.embedding_model = m.embedding_model
+        CROSS JOIN LATERAL (SELECT model_similarity(f.embedding, f.embedding_model, p_fact.embedding, p_embedding_model)
+                            AS likeness OFFSET 0) AS s
         WHERE m.embedding_model = p_embedding_model AND m.kind = 'fact'
           AND f.app_name = p_app_name AND f.user_id = p_user_id AND f.fact_type = p_fact.fact_type
           AND f.collection IS NULL AND p_fact.collection IS NULL AND f.contrast = coalesce(p_fact.contrast, '')
           AND f.value ->> 'subject' IS NOT DISTINCT FROM p_fact.value ->> 'subject'
-          AND 1 - (f.embedding <=> p_fact.embedding) >= m.threshold
+          AND s.likeness >= m.threshold
           AND NOT is_parted(p_app_name, p_user_id, p_fact.fact_type, p_fact.key, f.id)
-        ORDER BY likeness DESC, f.key LIMIT 1;
+        ORDER BY s.likeness DESC, f.key LIMIT 1;
 END
 $$;
 
@@ -257,7 +259,7 @@ $$;
 -- Rebuilds the row of a fact from its ledger: creates it if it is missing, deletes it if no statement is left.
 -- If only candidates are left, the first one recorded counts, since nothing contradicts it. The caller holds the row.
 -- p_content, p_embedding, p_embedding_model: an available vector, of that text.
-CREATE OR REPLACE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector(1536) DEFAULT NULL,
+CREATE OR REPLACE FUNCTION rebuild_fact(p_fact_id uuid, p_content text DEFAULT NULL, p_embedding vector DEFAULT NULL,
                              p_embedding_model text DEFAULT NULL)
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT

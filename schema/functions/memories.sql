@@ -1,12 +1,17 @@
 -- Memories: accesses, pins, and memories that callers write themselves.
 
 -- Counts an access of each of these memories once, however often it is listed. Ordered, so that two calls cannot
--- deadlock. Returns how many rows there were.
-CREATE OR REPLACE FUNCTION record_memory_access(p_ids uuid[]) RETURNS integer
+-- deadlock. Memories of other apps and users are skipped; NULL, as earlier releases call it: of any. Returns how many
+-- rows there were.
+CREATE OR REPLACE FUNCTION record_memory_access(
+    p_ids uuid[], p_app_name text DEFAULT NULL, p_user_id text DEFAULT NULL) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     WITH locked AS MATERIALIZED (
-        SELECT id FROM memories WHERE id = ANY (p_ids) ORDER BY id FOR NO KEY UPDATE
+        SELECT id FROM memories
+        WHERE id = ANY (p_ids) AND (p_app_name IS NULL OR app_name = p_app_name)
+          AND (p_user_id IS NULL OR user_id = p_user_id)
+        ORDER BY id FOR NO KEY UPDATE
     ), touched AS (
         UPDATE memories AS m SET access_count = least(m.access_count, 2147483646) + 1, last_accessed_at = engine_now()
         FROM locked WHERE m.id = locked.id
@@ -52,7 +57,8 @@ END
 $$;
 
 -- Stores memories that a caller wrote; the backfill makes their vectors. An id that is stored already is updated; one
--- of another user is skipped. Returns how many were stored or changed.
+-- of another user is skipped, as is one that a person retired or corrected since it was given in the same words.
+-- Returns how many were stored or changed.
 CREATE OR REPLACE FUNCTION give_memories(p_app_name text, p_user_id text, p_memories given_memory[]) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -63,7 +69,12 @@ BEGIN
     INSERT INTO memories AS m (id, user_id, app_name, memory_type, content, metadata, initial_score, occurred_at)
     SELECT g.id, p_user_id, p_app_name, 'semantic', g.content, g.metadata, g.initial_score,
            coalesce(g.occurred_at, engine_now())
-    FROM unnest(p_memories) AS g ORDER BY g.id
+    FROM unnest(p_memories) AS g
+    WHERE NOT EXISTS (
+        SELECT FROM memories_archive AS a
+        WHERE a.id = g.id AND a.app_name = p_app_name AND a.user_id = p_user_id AND is_by_hand(a.archive_reason)
+          AND a.content = g.content)
+    ORDER BY g.id
     ON CONFLICT (id) DO UPDATE SET
         content = EXCLUDED.content, metadata = EXCLUDED.metadata, initial_score = EXCLUDED.initial_score,
         occurred_at = EXCLUDED.occurred_at,

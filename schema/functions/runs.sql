@@ -68,11 +68,13 @@ $$;
 -- Starts a run with its first events: the user's message, or `run_started` if there is none. The same run id again
 -- changes nothing and returns the stored run, created false, without events: it is never executed twice. With p_alone
 -- it starts only if no other run of the session is running; those whose lease ran out are ended first.
--- Errors: HP001, HP021 the id belongs to another session, HP060 another run is running, and those of append_events.
+-- p_expected_version refuses a new run of a session at another version, for a state that was computed from it.
+-- Errors: HP001, HP002 another version, HP021 the id belongs to another session, HP060 another run is running, and
+-- those of append_events.
 CREATE OR REPLACE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
-    p_alone boolean DEFAULT false,
+    p_alone boolean DEFAULT false, p_expected_version integer DEFAULT NULL,
     OUT run runs, OUT created boolean, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -91,7 +93,10 @@ BEGIN
     ON CONFLICT (app_name, run_id) DO NOTHING
     RETURNING r.* INTO run;
     created := FOUND;
-    IF created THEN
+    IF created AND p_expected_version <> t.version THEN
+        RAISE EXCEPTION 'session % is at version %, not %: read it again and retry',
+            p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
+    ELSIF created THEN
         stored := append_run_events(t, p_run_id, p_events, p_notify);
         IF NOT (SELECT bool_and(s.appended) FROM unnest(stored) AS s) THEN
             RAISE EXCEPTION 'a run starts with new events: one of these is stored already' USING ERRCODE = 'HP003';
@@ -198,7 +203,8 @@ AS $$
 $$;
 
 -- Ends a run with its last events: an assistant_message if there is a reply, and finally complete, error or cancelled,
--- according to the status. A snapshot is taken if the state changed. The same end again changes nothing.
+-- according to the status. What a run that failed or was cancelled has streamed is stored before them. A snapshot is
+-- taken if the state changed. The same end again changes nothing.
 -- Errors: as hold_run and append_events; HP007 if the status and the last event differ.
 CREATE OR REPLACE FUNCTION end_run(
     p_app_name text, p_run_id text, p_holder text, p_status text, p_events event_input[],
@@ -218,6 +224,9 @@ BEGIN
     IF v_last.event_type IS DISTINCT FROM terminal_event_type(p_status) THEN
         RAISE EXCEPTION 'a run that ends as % must end with the event %, not %', quote_nullable(p_status),
             terminal_event_type(p_status), v_last.event_type USING ERRCODE = 'HP007';
+    END IF;
+    IF run.status = 'running' AND p_status <> 'completed' THEN
+        PERFORM store_partial_messages(v_thread, p_run_id, p_notify);
     END IF;
     stored := append_run_events(v_thread, p_run_id, p_events, p_notify);
     IF run.status = 'running' THEN
@@ -273,7 +282,7 @@ END
 $$;
 
 -- Ends runs whose lease ran out: as cancelled if that was requested, else as failed with the code 'orphaned', in either
--- case with the event, so that readers are informed of the end. Locked runs are left for the next call. Returns how
+-- case with what was streamed, and with the event, so that readers are informed of the end. Locked runs are left for the next call. Returns how
 -- many.
 CREATE OR REPLACE FUNCTION reap_runs(p_limit integer DEFAULT 100, p_notify boolean DEFAULT true) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -307,6 +316,7 @@ DECLARE
     v_code   text := CASE v_status WHEN 'failed' THEN 'orphaned' END;
     v_stored stored_event[];
 BEGIN
+    PERFORM store_partial_messages(p_thread, p_run.run_id, p_notify);
     v_stored := append_run_events(p_thread, p_run.run_id, ARRAY[ROW(
         'end-of-' || p_run.id, 'system', terminal_event_type(v_status), p_run.run_id,
         json_strip_nulls(json_build_object('message', v_error, 'code', v_code)),

@@ -175,42 +175,54 @@ CREATE OR REPLACE FUNCTION plain_words(p_text text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' ', 'g')) || ' ' $$;
 
--- The memories of a scope whose vectors are nearest, by the index: for scopes of many thousands. An HNSW index does not
--- reach every row: groups of like vectors become islands, and a scan ends after so many tuples. If it finds fewer rows
--- than requested, all rows of the scope are compared.
+-- The memories of a scope whose vectors are nearest: for scopes of many thousands. The model's index answers, or without
+-- one (see `vector_index_changes`) the scope's vectors do. An HNSW index does not reach every row: groups of like vectors
+-- become islands, and a scan ends after so many tuples. If it finds fewer rows than requested, all rows of the scope are
+-- compared. A vector of zeros has no direction, and is not near to anything.
 CREATE OR REPLACE FUNCTION nearest_memories(
-    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_app_name text, p_user_id text, p_embedding vector, p_embedding_model text, p_limit integer,
     p_memory_types text[] DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
     p_metadata jsonb DEFAULT NULL)
 RETURNS TABLE (id uuid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 SET hnsw.max_scan_tuples = 40000
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_query        halfvec := l2_normalize(p_embedding)::halfvec;
+    v_size         integer := vector_dims(p_embedding);
+    v_narrow       text := CASE WHEN num_nonnulls(p_memory_types, p_since, p_until, p_metadata) > 0 THEN $f$
+        JOIN memories AS m ON m.id = v.id AND ($5 IS NULL OR m.memory_type = ANY ($5))
+                          AND ($6 IS NULL OR m.occurred_at >= $6) AND ($7 IS NULL OR m.occurred_at < $7)
+                          AND ($8 IS NULL OR m.metadata @> $8)$f$ ELSE '' END;
     v_ids          uuid[];
     v_similarities double precision[];
 BEGIN
-    SELECT array_agg(n.id), array_agg(n.similarity) INTO v_ids, v_similarities
-    FROM (
-        SELECT m.id, 1 - (m.embedding <=> p_embedding) AS similarity FROM memories AS m
-        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
-          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
-          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-        ORDER BY m.embedding <=> p_embedding LIMIT p_limit
-    ) AS n;
-    IF cardinality(v_ids) = p_limit THEN
-        RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
-        RETURN;
+    IF NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories') THEN
+        PERFORM set_config('hnsw.ef_search', least(greatest(p_limit, 100), 1000)::text, true);
+        EXECUTE format($f$
+            SELECT array_agg(n.id), array_agg(least(-n.distance, 1))
+            FROM (SELECT v.id, v.embedding::halfvec(%1$s) <#> $3 AS distance FROM memory_vectors AS v %3$s
+                  WHERE v.model = %2$L AND vector_dims(v.embedding) = %1$s AND v.app_name = $1 AND v.user_id = $2
+                  ORDER BY v.embedding::halfvec(%1$s) <#> $3 LIMIT $4) AS n$f$, v_size, p_embedding_model, v_narrow)
+        INTO v_ids, v_similarities
+        USING p_app_name, p_user_id, v_query, p_limit, p_memory_types, p_since, p_until, p_metadata;
+        IF cardinality(v_ids) = p_limit THEN
+            RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
+            RETURN;
+        END IF;
     END IF;
-    -- OFFSET keeps the index from answering. A vector of zeros has no direction, and is not indexed either.
     RETURN QUERY
         SELECT n.id, 1 - n.distance
         FROM (
-            SELECT m.id, m.embedding <=> p_embedding AS distance FROM memories AS m
+            SELECT m.id, CASE WHEN v.id IS NOT NULL THEN greatest(1 + (v.embedding <#> v_query), 0)
+                              ELSE m.embedding <=> p_embedding END AS distance
+            FROM memories AS m
+            LEFT JOIN memory_vectors AS v ON v.id = m.id AND v.app_name = p_app_name AND v.user_id = p_user_id
+                AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
             WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (v.id IS NOT NULL OR vector_dims(m.embedding) = v_size)
               AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
               AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
               AND (p_metadata IS NULL OR m.metadata @> p_metadata)
@@ -224,7 +236,7 @@ $$;
 -- vectors, the newest. `seen` is, for each of the single-term queries, in how many rows of the scope the term occurs:
 -- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
 CREATE OR REPLACE FUNCTION memory_candidates(
-    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
     OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -293,41 +305,51 @@ BEGIN
 END
 $$;
 
--- The turns of a scope whose vectors are nearest. The index answers; where it finds too few, the scope is read; see
--- `nearest_memories`.
+-- The turns of a scope whose vectors are nearest; see `nearest_memories`.
 CREATE OR REPLACE FUNCTION nearest_messages(
-    p_app_name text, p_user_id text, p_embedding vector(1536), p_embedding_model text, p_limit integer,
+    p_app_name text, p_user_id text, p_embedding vector, p_embedding_model text, p_limit integer,
     p_thread_id uuid DEFAULT NULL, p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL,
     p_metadata jsonb DEFAULT NULL)
 RETURNS TABLE (id uuid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 200 SET hnsw.max_scan_tuples = 40000
+SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 SET hnsw.max_scan_tuples = 40000
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    v_query        halfvec := l2_normalize(p_embedding)::halfvec;
+    v_size         integer := vector_dims(p_embedding);
+    v_narrow       text := CASE WHEN num_nonnulls(p_thread_id, p_since, p_until, p_metadata) > 0 THEN $f$
+        JOIN messages AS m ON m.id = v.id AND ($5 IS NULL OR m.thread_id = $5)
+                          AND ($6 IS NULL OR m.occurred_at >= $6) AND ($7 IS NULL OR m.occurred_at < $7)
+                          AND ($8 IS NULL OR m.metadata @> $8)$f$ ELSE '' END;
     v_ids          uuid[];
     v_similarities double precision[];
 BEGIN
-    SELECT array_agg(n.id), array_agg(n.similarity) INTO v_ids, v_similarities
-    FROM (
-        SELECT m.id, 1 - (m.embedding <=> p_embedding) AS similarity FROM messages AS m
-        WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
-          AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
-          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-        ORDER BY m.embedding <=> p_embedding LIMIT p_limit
-    ) AS n;
-    IF cardinality(v_ids) = p_limit THEN
-        RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
-        RETURN;
+    IF NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'messages') THEN
+        PERFORM set_config('hnsw.ef_search', least(greatest(p_limit, 100), 1000)::text, true);
+        EXECUTE format($f$
+            SELECT array_agg(n.id), array_agg(least(-n.distance, 1))
+            FROM (SELECT v.id, v.embedding::halfvec(%1$s) <#> $3 AS distance FROM message_vectors AS v %3$s
+                  WHERE v.model = %2$L AND vector_dims(v.embedding) = %1$s AND v.app_name = $1 AND v.user_id = $2
+                  ORDER BY v.embedding::halfvec(%1$s) <#> $3 LIMIT $4) AS n$f$, v_size, p_embedding_model, v_narrow)
+        INTO v_ids, v_similarities
+        USING p_app_name, p_user_id, v_query, p_limit, p_thread_id, p_since, p_until, p_metadata;
+        IF cardinality(v_ids) = p_limit THEN
+            RETURN QUERY SELECT * FROM unnest(v_ids, v_similarities);
+            RETURN;
+        END IF;
     END IF;
-    -- As there, without the index.
     RETURN QUERY
         SELECT n.id, 1 - n.distance
         FROM (
-            SELECT m.id, m.embedding <=> p_embedding AS distance FROM messages AS m
+            SELECT m.id, CASE WHEN v.id IS NOT NULL THEN greatest(1 + (v.embedding <#> v_query), 0)
+                              ELSE m.embedding <=> p_embedding END AS distance
+            FROM messages AS m
+            LEFT JOIN message_vectors AS v ON v.id = m.id AND v.app_name = p_app_name AND v.user_id = p_user_id
+                AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
             WHERE m.embedding_model = p_embedding_model AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (v.id IS NOT NULL OR vector_dims(m.embedding) = v_size)
               AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
               AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
               AND (p_metadata IS NULL OR m.metadata @> p_metadata)
@@ -342,7 +364,7 @@ $$;
 -- `seen` is, for each of the single-term queries, in how many turns of the scope the term occurs. Words are read in one
 -- pass over the scope, not by an index, which would slow down every append.
 CREATE OR REPLACE FUNCTION turn_candidates(
-    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector(1536), p_embedding_model text,
+    p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
     OUT ids uuid[], OUT places bigint[], OUT seen double precision[], OUT total double precision,
     OUT mean_length double precision)
@@ -439,6 +461,11 @@ LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_query halfvec := l2_normalize(p_embedding)::halfvec;
+    v_size  integer := vector_dims(p_embedding);
+    v_whole boolean := p_ids IS NULL AND p_messages = 'all'
+        AND num_nonnulls(p_thread_id, p_since, p_until, p_metadata, p_latest) = 0;
 BEGIN
     IF NOT p_wanted THEN
         RETURN;
@@ -446,7 +473,8 @@ BEGIN
     RETURN QUERY
     SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
            CASE WHEN g.search @@ p_any THEN g.search END AS document,
-           CASE WHEN g.embedding_model = p_embedding_model THEN 1 - (g.embedding <=> p_embedding) END AS similarity,
+           coalesce(w.similarity, v.similarity,
+                    model_similarity(g.embedding, g.embedding_model, p_embedding, p_embedding_model)) AS similarity,
            g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
                AND strpos(p_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
            right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
@@ -465,6 +493,16 @@ BEGIN
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         ORDER BY m.sequence_num DESC LIMIT p_latest) AS g
+    -- The vectors of the whole scope, or one by one those of the rows. OFFSET has them compared before they are joined: a
+    -- join would copy them.
+    LEFT JOIN (
+        SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
+        WHERE v_whole AND v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+          AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = g.id
+    LEFT JOIN LATERAL (
+        SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
+        WHERE NOT v_whole AND v.id = g.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
+        OFFSET 0) AS v ON true
     LIMIT p_latest;
 END
 $$;
@@ -481,14 +519,30 @@ LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
 AS $$
 #variable_conflict use_column
+DECLARE
+    v_query halfvec := l2_normalize(p_embedding)::halfvec;
+    v_size  integer := vector_dims(p_embedding);
+    v_whole boolean := p_ids IS NULL
+        AND num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0;
 BEGIN
     RETURN QUERY
     SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
-           CASE WHEN m.embedding_model = p_embedding_model THEN 1 - (m.embedding <=> p_embedding) END,
+           coalesce(w.similarity, v.similarity,
+                    model_similarity(m.embedding, m.embedding_model, p_embedding, p_embedding_model)),
            m.occurred_at,
            retention_score(p_curve, m.initial_score, m.access_count,
                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now)
     FROM memories AS m
+    -- The vectors of the whole scope, or one by one those of the rows. OFFSET has them compared before they are joined: a
+    -- join would copy them.
+    LEFT JOIN (
+        SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
+        WHERE v_whole AND v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+          AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = m.id
+    LEFT JOIN LATERAL (
+        SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
+        WHERE NOT v_whole AND v.id = m.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
+        OFFSET 0) AS v ON true
     WHERE m.app_name = p_app_name AND m.user_id = p_user_id
       AND (p_ids IS NULL OR m.id = ANY (p_ids))
       -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
@@ -537,7 +591,7 @@ $$;
 -- them, and another value holds now, or none. Only where the query shares a word with what the two have in common, such
 -- as 'lives in', or is near to the fact, and names nothing that the former value alone has: it asks for the present.
 CREATE OR REPLACE FUNCTION former_statements(
-    p_app_name text, p_user_id text, p_terms text[], p_embedding vector(1536), p_embedding_model text, p_now timestamptz)
+    p_app_name text, p_user_id text, p_terms text[], p_embedding vector, p_embedding_model text, p_now timestamptz)
 RETURNS TABLE (message_id uuid, fact_id uuid)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
 AS $$
@@ -558,7 +612,8 @@ BEGIN
     JOIN messages AS g ON g.thread_id = v.thread_id AND g.sequence_num = ANY (v.source_seqs)
     WHERE f.app_name = p_app_name AND f.user_id = p_user_id
       AND NOT asked.names_former
-      AND (asked.shares OR f.embedding_model = p_embedding_model AND f.embedding <=> p_embedding < 0.6)
+      AND (asked.shares
+           OR model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model) > 0.4)
       AND NOT (f.thread_id = g.thread_id AND g.sequence_num = ANY (f.source_seqs)
                AND (f.valid_until IS NULL OR f.valid_until > p_now));
 END
@@ -585,10 +640,10 @@ $$;
 -- is not the current one is judged by its words.
 -- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
 -- weight) that the row contains, whichever is greater. total counts all rows that match.
--- Errors: HP007 bad input, HP001 unknown session.
+-- Errors: HP007 bad input, HP001 unknown session, HP049 the vector is not one of this model.
 CREATE OR REPLACE FUNCTION search_memory(
     p_app_name text, p_user_id text, p_query text,
-    p_embedding vector(1536) DEFAULT NULL, p_embedding_model text DEFAULT NULL, p_limit integer DEFAULT 10,
+    p_embedding vector DEFAULT NULL, p_embedding_model text DEFAULT NULL, p_limit integer DEFAULT 10,
     p_sources text[] DEFAULT '{memory,fact,message}', p_messages text DEFAULT 'all',
     p_memory_types text[] DEFAULT NULL, p_session_id text DEFAULT NULL,
     p_since timestamptz DEFAULT NULL, p_until timestamptz DEFAULT NULL, p_metadata jsonb DEFAULT NULL,
@@ -639,6 +694,8 @@ DECLARE
     v_clocked  boolean := p_as_of IS NOT NULL OR p_known_at IS NOT NULL;
     v_latest   integer := CASE WHEN p_messages = 'recent' THEN c_exact END;
     v_copies   boolean := v_messages AND p_messages = 'all' AND p_metadata IS NULL;
+    v_query    halfvec := l2_normalize(p_embedding)::halfvec;
+    v_size     integer := vector_dims(p_embedding);
     v_thread   uuid;
     v_giant    boolean := false;
     near       record;
@@ -659,6 +716,16 @@ BEGIN
                 quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
                 USING ERRCODE = 'HP001';
         END IF;
+    END IF;
+    IF p_embedding IS NOT NULL THEN
+        PERFORM check_dimensions(p_embedding_model, v_size, (
+            SELECT s.size FROM (
+                (SELECT vector_dims(v.embedding) FROM message_vectors AS v
+                 WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model LIMIT 1)
+                UNION ALL
+                (SELECT vector_dims(v.embedding) FROM memory_vectors AS v
+                 WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model LIMIT 1)) AS s (size)
+            LIMIT 1));
     END IF;
     IF cardinality(v_terms) > 512 THEN
         v_terms := rare_terms(p_app_name, p_user_id, v_terms);
@@ -722,9 +789,12 @@ BEGIN
         UNION ALL
         SELECT 'fact', f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
-               CASE WHEN f.embedding_model = p_embedding_model THEN 1 - (f.embedding <=> p_embedding) END,
+               coalesce(CASE WHEN v.id IS NOT NULL THEN least(-(v.embedding <#> v_query), 1) END,
+                        model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model)),
                f.valid_from, f.confidence
         FROM held AS f
+        LEFT JOIN fact_vectors AS v ON f.embedding_model = p_embedding_model AND v.id = f.id
+            AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
         WHERE (v_thread IS NULL OR f.thread_id = v_thread)
           AND (p_since IS NULL OR f.valid_from >= p_since) AND (p_until IS NULL OR f.valid_from < p_until)
           AND (p_metadata IS NULL OR EXISTS (
@@ -855,7 +925,8 @@ BEGIN
                    coalesce(p.answered / x.text, 0) AS n_answered,
                    (p.similarity - x.far) / x.span AS n_vector,
                    (p.context_similarity - x.context_far) / x.context_span AS n_around,
-                   power(0.5::float8, greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000) AS fresh,
+                   power(0.5::float8, least(greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000, 1000))
+                       AS fresh,
                    greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
             FROM parts AS p, extremes AS x
             WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0) AS r
@@ -895,7 +966,7 @@ BEGIN
         ORDER BY b.rank LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
-        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h) AS h WHERE h.n IN (SELECT b.n FROM best AS b)
+        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)) AS h
         GROUP BY h.n
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),

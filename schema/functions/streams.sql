@@ -8,9 +8,10 @@
 
 -- Adds a piece to an open message at an offset in characters; offset 0 opens it. Returns the new length of the text.
 -- The same piece again, after a lost reply, changes nothing, even if it has become longer. Notifications hold ids,
--- never text. Errors: HP030 the open text is missing or shorter, HP031 it would be too long.
+-- never text. p_meta is stored when the message is opened: fields of the event that the message becomes.
+-- Errors: HP030 the open text is missing or shorter, HP031 it would be too long.
 CREATE OR REPLACE FUNCTION push_live_text(p_thread_id uuid, p_run_id text, p_message_id text, p_kind text,
-                               p_offset integer, p_text text) RETURNS integer
+                               p_offset integer, p_text text, p_meta jsonb DEFAULT '{}') RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -28,8 +29,8 @@ BEGIN
       AND char_length(m.body) >= p_offset AND starts_with(p_text, substr(m.body, p_offset + 1))
     RETURNING char_length(m.body) INTO v_length;
     IF NOT FOUND AND p_offset = 0 THEN
-        INSERT INTO live_messages AS m (thread_id, run_id, message_id, kind, after_seq, body)
-        SELECT t.id, p_run_id, p_message_id, p_kind, t.last_seq, p_text FROM threads AS t WHERE t.id = p_thread_id
+        INSERT INTO live_messages AS m (thread_id, run_id, message_id, kind, after_seq, body, meta)
+        SELECT t.id, p_run_id, p_message_id, p_kind, t.last_seq, p_text, p_meta FROM threads AS t WHERE t.id = p_thread_id
         ON CONFLICT DO NOTHING
         RETURNING char_length(m.body) INTO v_length;
     END IF;
@@ -40,6 +41,45 @@ BEGIN
     PERFORM pg_notify('agent_deltas', json_build_object('thread_id', p_thread_id, 'run_id', p_run_id,
         'message_id', left(p_message_id, 512), 'length', v_length)::text);
     RETURN v_length;
+END
+$$;
+
+-- Stores what a run that did not complete has streamed and not stored, in the order in which it was begun, marked as
+-- partial: clients have seen it. The run's thread is locked by the caller.
+CREATE OR REPLACE FUNCTION store_partial_messages(p_thread threads, p_run_id text, p_notify boolean) RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_bytes_max integer := (SELECT p.max_event_bytes FROM app_policies AS p WHERE p.app_name = coalesce(
+        (SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_thread.app_name), '*'));
+    v_events    event_input[];
+BEGIN
+    WITH gone AS (
+        DELETE FROM live_messages AS m WHERE m.thread_id = p_thread.id AND m.run_id = p_run_id RETURNING m.*
+    ), kept AS (
+        SELECT g.*,
+               -- Escaped, a character of the text may take six bytes, and it is stored twice.
+               CASE WHEN octet_length(to_json(g.body)::text) + octet_length(g.meta::text) + 2000 > v_bytes_max
+                    THEN left(g.body, v_bytes_max / 16) ELSE g.body END AS text,
+               row_number() OVER (ORDER BY g.opened_at, g.message_id) AS place
+        FROM gone AS g
+        WHERE g.body ~ '\S'
+          AND NOT EXISTS (SELECT FROM events AS e
+                          WHERE e.thread_id = p_thread.id AND e.id = g.message_id AND e.id <> '')
+    )
+    SELECT array_agg(ROW(
+        k.message_id, 'model', CASE k.kind WHEN 'text' THEN 'assistant_message' ELSE k.kind END, p_run_id,
+        (k.meta || CASE k.kind
+             WHEN 'act' THEN jsonb_build_object('tool_args', k.text, 'tool_call_id', k.message_id)
+             ELSE jsonb_build_object('content', k.text) END
+         || jsonb_build_object('message_id', k.message_id, 'partial', true))::json,
+        '{}', NULL, NULL, NULL, CASE k.kind WHEN 'text' THEN 'assistant' END, CASE k.kind WHEN 'text' THEN k.text END,
+        NULL)::event_input ORDER BY k.place)
+    INTO v_events
+    FROM kept AS k WHERE k.place <= 1000;
+    IF v_events IS NOT NULL THEN
+        PERFORM append_run_events(p_thread, p_run_id, v_events, p_notify);
+    END IF;
 END
 $$;
 

@@ -63,7 +63,10 @@ BEGIN
     END IF;
     EXECUTE format($f$
         WITH given AS (
-            SELECT l || jsonb_build_object(
+            -- The namespace of an item names its user.
+            SELECT l || CASE WHEN l ? 'namespace' THEN jsonb_build_object('namespace', jsonb_build_array(
+                                 'users', user_label($2)) || ((l -> 'namespace') - 0 - 0)) ELSE '{}' END
+                     || jsonb_build_object(
                        'app_name', $1, 'user_id', $2, 'thread_id',
                        CASE WHEN %4$L THEN coalesce(t.id::text, l #>> '{session,thread_id}') ELSE t.id::text END) AS row,
                    (l #>> '{session,thread_id}')::uuid AS thread_id, l #>> '{session,session_id}' AS session_id,
@@ -72,7 +75,8 @@ BEGIN
             LEFT JOIN threads AS t ON t.id = (l #>> '{session,thread_id}')::uuid AND t.app_name = $1 AND t.user_id = $2
         ), fresh AS (
             SELECT g.*, r.id FROM given AS g, jsonb_populate_record(NULL::%1$I, g.row) AS r
-            WHERE NOT EXISTS (SELECT FROM memory_tombstones AS x WHERE x.id IN (r.id, (g.row ->> 'fact_id')::uuid))
+            WHERE NOT EXISTS (SELECT FROM memory_tombstones AS x
+                              WHERE x.id IN (r.id, (g.row ->> 'fact_id')::uuid) AND x.app_name = $1 AND x.user_id = $2)
               AND NOT EXISTS (SELECT FROM %1$I AS x WHERE x.id = r.id AND to_jsonb(x) - 'search' = to_jsonb(r) - 'search')
         ), origins AS (
             INSERT INTO imported_origins (row_id, app_name, user_id, thread_id, session_id)

@@ -43,3 +43,21 @@ CREATE OR REPLACE TRIGGER note_fact AFTER INSERT OR UPDATE OF value, valid_until
 
 CREATE OR REPLACE TRIGGER threads_gone AFTER DELETE ON threads
     REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION notify_thread_gone();
+
+CREATE OR REPLACE TRIGGER index_vector AFTER INSERT ON memories
+    FOR EACH ROW WHEN (NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();
+
+CREATE OR REPLACE TRIGGER index_changed_vector AFTER UPDATE OF embedding, embedding_model ON memories
+    FOR EACH ROW WHEN (OLD.embedding IS NOT NULL OR NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();
+
+CREATE OR REPLACE TRIGGER index_vector AFTER INSERT ON messages
+    FOR EACH ROW WHEN (NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();
+
+CREATE OR REPLACE TRIGGER index_changed_vector AFTER UPDATE OF embedding, embedding_model ON messages
+    FOR EACH ROW WHEN (OLD.embedding IS NOT NULL OR NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();
+
+CREATE OR REPLACE TRIGGER index_vector AFTER INSERT ON facts
+    FOR EACH ROW WHEN (NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();
+
+CREATE OR REPLACE TRIGGER index_changed_vector AFTER UPDATE OF embedding, embedding_model ON facts
+    FOR EACH ROW WHEN (OLD.embedding IS NOT NULL OR NEW.embedding IS NOT NULL) EXECUTE FUNCTION index_vector();

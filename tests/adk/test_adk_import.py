@@ -376,3 +376,14 @@ async def test_a_source_that_is_not_a_database_of_adk_is_refused(tmp_path: Path,
                 pass
         assert "secret" not in str(caught.value)
     assert not (tmp_path / "mistyped.db").exists()
+
+
+async def test_the_time_of_an_imported_session_is_that_of_the_event_appended_last(
+    on_postgres: DatabaseSessionService, adk_url: str, pool: asyncpg.Pool
+) -> None:
+    """Which is not the latest one, where clocks differ."""
+    session = await on_postgres.create_session(app_name=APP, user_id="u", session_id="s")
+    for number in (30, 10):
+        await on_postgres.append_event(session, event(number, **{f"k{number}": number}))
+    assert (await copy(adk_url, pool)).is_complete
+    await assert_equal(on_postgres, pool)

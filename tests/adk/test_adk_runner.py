@@ -12,6 +12,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+import structlog
 from ag_ui.core import RunAgentInput, UserMessage
 from ag_ui_adk import ADKAgent
 from google.adk.agents import SequentialAgent
@@ -21,14 +22,16 @@ from google.adk.apps.app import EventsCompactionConfig
 from google.adk.apps.llm_event_summarizer import LlmEventSummarizer
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.models import LlmRequest
 from google.adk.runners import Runner
 from google.adk.sessions import InMemorySessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
-from google.adk.tools import LongRunningFunctionTool, ToolContext, load_memory
+from google.adk.tools import LongRunningFunctionTool, ToolContext, load_memory, preload_memory
 from google.genai import types
 
 from hippocampus.adk import PostgresMemoryService
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder
 from pulse.adk import PostgresArtifactService, PostgresSessionService
 from tests.support import cli_process
 from tests.support.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
@@ -82,7 +85,8 @@ async def test_a_conversation_continues_in_a_new_runner(service: PostgresSession
 
 
 def test_each_run_may_have_its_own_event_loop(dsn: str) -> None:
-    """`Runner.run` starts a thread and an event loop per call. Their connections close with the loop."""
+    """`Runner.run` starts a thread and an event loop per call. Their connections close with the loop, which sends what
+    notifications wait."""
     service = PostgresSessionService(dsn)
     asyncio.run(service.create_session(**WHO, session_id="s"))
 
@@ -94,11 +98,13 @@ def test_each_run_may_have_its_own_event_loop(dsn: str) -> None:
             await connection.close()
 
     before = threading.active_count()
-    for n in range(5):
-        events = list(runner(service).run(user_id="ann", session_id="s", new_message=user_says(str(n))))
-        assert len(events) == 1
-        assert asyncio.run(connections()) == 0
+    with structlog.testing.capture_logs() as logs:
+        for n in range(5):
+            events = list(runner(service).run(user_id="ann", session_id="s", new_message=user_says(str(n))))
+            assert len(events) == 1
+            assert asyncio.run(connections()) == 0
     assert threading.active_count() == before
+    assert logs == []
 
     async def finish() -> int:
         found = await read(service)
@@ -136,13 +142,14 @@ def look_up(request: Any) -> types.Part:
 def test_a_model_is_called_from_the_event_loop_of_each_run(dsn: str) -> None:
     """A query is embedded in a loop that ends with the run. Connections to the model end with it and are not reused."""
     service = PostgresSessionService(dsn)
-    asyncio.run(service.create_session(**WHO, session_id="s"))
+    for n in range(3):
+        asyncio.run(service.create_session(**WHO, session_id=f"s{n}"))
     with gemini_in_its_own_loop() as gemini:
         connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS, attempts=1)
         memory = PostgresMemoryService(dsn, GeminiEmbedder(connection))
         run = runner(service, agent=agent(look_up, tools=[load_memory]), memory_service=memory)
         for n in range(3):
-            events = list(run.run(user_id="ann", session_id="s", new_message=user_says(f"The harbour, note {n}.")))
+            events = list(run.run(user_id="ann", session_id=f"s{n}", new_message=user_says(f"The harbour, note {n}.")))
             assert [part.text for part in events[-1].content.parts] == ["found" if n else "nothing"]
             assert gemini.counts.calls["batchEmbedContents"] == n + 1
         asyncio.run(memory.close())
@@ -286,6 +293,41 @@ async def test_a_tool_adds_to_memory_and_searches_it_through_its_context(
     await memory.close()
     [answer] = [each for event in events for each in event.get_function_responses()]
     assert answer.response == {"found": ["Noted: The harbour opens at nine.", "The harbour opens at nine."]}
+
+
+async def test_preloaded_memory_is_of_other_sessions_without_what_was_rewound(
+    service: PostgresSessionService, dsn: str
+) -> None:
+    """The running session is in the prompt already; a turn that was taken back is in none."""
+    prompts: list[str] = []
+
+    def answer(request: LlmRequest) -> types.Part:
+        contents = [part.text or "" for content in request.contents for part in content.parts or []]
+        prompts.append("\n".join(text for text in contents if "PAST_CONVERSATIONS" in text))
+        return types.Part(text="I see.")
+
+    memory = PostgresMemoryService(dsn, LocalEmbedder())
+    run = runner(service, agent=agent(answer, tools=[preload_memory]), memory_service=memory)
+    for session_id in ("old", "now"):
+        await service.create_session(**WHO, session_id=session_id)
+    await talk(run, "The harbour of Ghent is deep.", "old")
+    await talk(run, "The harbour of Bruges is shallow.", "old")
+    taken_back = (await read(service, "old")).events[-1].invocation_id
+    await run.rewind_async(user_id="ann", session_id="old", rewind_before_invocation_id=taken_back)
+    await talk(run, "The harbour of Antwerp is large.", "now")
+    await talk(run, "Which harbour is deep?", "now")
+    assert "The harbour of Ghent is deep." in prompts[-1]
+    for text in ("Bruges", "Antwerp", "Which harbour"):
+        assert text not in prompts[-1]
+    # Asked by others, or if it is wished for, the running session is found.
+    with_running = PostgresMemoryService(dsn, LocalEmbedder(), include_running_session=True)
+    for each, query in ((memory, "harbours"), (with_running, "Which harbour is deep?")):
+        found = await each.search_memory(**WHO, query=query)
+        said = "\n".join(part.text or "" for entry in found.memories for part in entry.content.parts or [])
+        assert "Antwerp" in said
+        assert "Bruges" not in said
+    await memory.close()
+    await with_running.close()
 
 
 def ask_permission(note: str) -> None:

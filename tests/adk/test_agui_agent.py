@@ -30,6 +30,9 @@ from tests.support.waiting import WAIT_SECONDS
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
 Part = types.Part
+USAGE = types.GenerateContentResponseUsageMetadata(
+    prompt_token_count=3, candidates_token_count=2, thoughts_token_count=1, total_token_count=6
+)
 EXAMPLE = EXAMPLES / "adk_agent"
 NAMES = {"app_name": "shop", "user_id": "mei"}
 CONFIRM = {
@@ -56,14 +59,15 @@ class Model(BaseLlm):
                 yield reply
             else:
                 content = types.Content(role="model", parts=list(reply))
-                yield LlmResponse(content=content, partial=number < len(replies))
+                is_partial = number < len(replies)
+                yield LlmResponse(content=content, partial=is_partial, usage_metadata=None if is_partial else USAGE)
 
 
 def look_up(place: str, tool_context: ToolContext) -> dict[str, object]:
     """Look up a place."""
     tool_context.state["place"] = place
     tool_context.state["temp:step"] = 1
-    return {"found": place}
+    return {"error": "unknown"} if place == "nowhere" else {"found": place}
 
 
 def call(name: str, **arguments: Any) -> types.Part:
@@ -85,6 +89,8 @@ def script(request: LlmRequest) -> Sequence[Sequence[types.Part] | LlmResponse]:
         return [[call("confirm", question="Sure?")]]
     if text == "fail":
         return [LlmResponse(error_code="SAFETY", error_message="not with me")]
+    if text == "lose":
+        return [[call("look_up", place="nowhere")]]
     if text == "describe":
         blob = said[0].inline_data
         return [[Part(text=f"{blob.mime_type} {len(blob.data or b'')}" if blob else "nothing")]]
@@ -154,6 +160,9 @@ async def test_a_run_is_streamed_stored_once_and_read_back_complete(
     assert next(
         json.loads(frame.split(b"data: ")[1])["delta"] for frame in page.frames if b"REASONING_MESSAGE_CONTENT" in frame
     )
+    assert page.reducer.ends[0]["usage"] == [
+        {"inputTokens": 6, "outputTokens": 6, "totalTokens": 12, "reasoningTokens": 2}
+    ]
     late = Page()
     await follow(client, "r1", late)
     assert late.shown == page.shown
@@ -223,13 +232,18 @@ async def test_the_next_run_brings_the_result_of_a_client_tool(
 async def test_images_reach_the_model_and_a_model_error_reaches_the_client(
     client: httpx.AsyncClient, writer: LiveWriter
 ) -> None:
-    """A message of several parts is passed on. A model's error ends the run with its code; so does an empty input."""
+    """A message of several parts is passed on. A model's error ends the run with its code; so does an empty input. A
+    tool's error is marked."""
     image = {"type": "data", "value": base64.b64encode(b"\xff\xfe\x00png").decode(), "mimeType": "image/png"}
     content = [{"type": "image", "source": image}, {"type": "text", "text": "describe"}]
     page = await run_agent(client, asked("t", "r1", messages=[{"id": "u", "role": "user", "content": content}]))
     assert page.reducer.messages[-1]["content"] == "image/png 6"
     failed = await run_agent(client, asked("t", "r2", "fail"))
     assert (failed.reducer.ends[0]["message"], failed.reducer.ends[0]["code"]) == ("not with me", "SAFETY")
+    lost = await run_agent(client, asked("t", "r4", "lose"))
+    assert [each.get("metadata") for each in lost.reducer.messages if each["role"] == "tool"] == [
+        {"hippocampus:isError": True}
+    ]
     nothing = await run_agent(client, asked("t", "r3", messages=[]))
     assert nothing.reducer.ends[0]["code"] == "nothing_to_answer"
     assert writer.live.runner.running == 0

@@ -384,3 +384,19 @@ async def test_erasure_removes_files(
     assert await service.list_artifact_keys(**SCOPE) == []
     assert await service.load_artifact(**{**SCOPE, "user_id": "eve"}, filename="a") == blob(b"user:b")
     assert await conn.fetchval("SELECT count(*) FROM artifact_blobs") == 1
+
+
+@ours
+async def test_blanks_around_a_session_id_are_stripped_as_the_session_service_does(
+    service: BaseArtifactService, pool: asyncpg.Pool
+) -> None:
+    """ADK's own services keep them: here, the erasure of the session would leave such files behind."""
+    await OpenSessionService(pool).create_session("app", "user", session_id="padded")
+    padded, plain = {**SCOPE, "session_id": " padded "}, {**SCOPE, "session_id": "padded"}
+    await service.save_artifact(**padded, filename="a", artifact=blob(b"x"))
+    for scope in (padded, plain):
+        assert await service.list_artifact_keys(**scope) == ["a"]
+        assert await service.load_artifact(**scope, filename="a") == blob(b"x")
+        assert await service.list_versions(**scope, filename="a") == [0]
+    erased = await ErasureService(pool).erase_session("app", "user", "padded")
+    assert erased.counts["artifacts"] == 1

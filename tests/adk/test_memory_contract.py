@@ -21,6 +21,7 @@ from hippocampus.adk import PostgresMemoryService
 from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
+from hippocampus.search import SearchFilter
 from pulse import events as pulse_events
 from pulse.adk import PostgresSessionService
 from pulse.errors import InvalidInputError
@@ -417,13 +418,41 @@ async def test_an_added_memory_is_found_replaced_by_its_id_and_deleted(service: 
     [found] = (await service.search_memory(**WHO, query="nuts")).memories
     assert found.author == "doctor"
     assert found.timestamp == "2026-01-02T03:04:05+00:00"
-    assert found.custom_metadata["metadata"] == {"author": "doctor", "name": "diet", "ward": 7}
+    assert found.custom_metadata["ward"] == 7
+    assert {"author", "name", "adk", "metadata"}.isdisjoint(found.custom_metadata)
     await service.add_memory(**WHO, memories=[entry("Ann may eat nuts again.")])
     assert await texts(service, "nuts") == ["Ann may eat nuts again."]
     await service.add_memory(app_name="app", user_id="ben", memories=[entry("Ben hates nuts.")])
     assert await texts(service, "nuts") == ["Ann may eat nuts again."]
+    # By the id of the search, or by the one that it was given with.
     await service.delete_memory(**WHO, memory_id=found.id)
     assert await texts(service, "nuts") == []
+    await service.add_memory(**WHO, memories=[entry("Ann must not eat nuts.")])
+    await service.delete_memory(**WHO, memory_id="diet")
+    assert await texts(service, "nuts") == []
+    assert await texts(service, "nuts", user_id="ben") == ["Ben hates nuts."]
+
+
+@ours
+async def test_options_of_a_call_act_or_are_refused_by_name(service: BaseMemoryService) -> None:
+    assert isinstance(service, PostgresMemoryService)
+    entries = [
+        MemoryEntry(content=types.Content(parts=[types.Part(text=text)]), custom_metadata={"place": place})
+        for text, place in (("The harbour is deep.", "Ghent"), ("The harbour is old.", "Bruges"))
+    ]
+    for option in ("ttl", "topics", "wait_for_completion", "enable_consolidation"):
+        with pytest.raises(InvalidInputError, match=f"no option {option}:"):
+            await service.add_memory(**WHO, memories=entries, custom_metadata={option: True})
+        with pytest.raises(InvalidInputError, match=f"no option {option}:"):
+            await service.add_events_to_memory(**WHO, events=[said("The harbour.")], custom_metadata={option: True})
+    assert await texts(service, "harbour") == []
+    await service.add_memory(**WHO, memories=entries)
+    assert len((await service.search_memory(**WHO, query="harbour", limit=1)).memories) == 1
+    narrow = SearchFilter(metadata={"place": "Bruges"})
+    [found] = (await service.search_memory(**WHO, query="harbour", filter=narrow)).memories
+    assert found.custom_metadata["place"] == "Bruges"
+    with pytest.raises(InvalidInputError, match="limit"):
+        await service.search_memory(**WHO, query="harbour", limit=0)
 
 
 @ours

@@ -411,3 +411,14 @@ async def test_finalising_enqueues_the_unconsolidated_events(service: PostgresSe
     assert set(await service.finalize_session(**WHO, session_id=session.id)) == {"fast_replay", "deep_reflection"}
     with pytest.raises(SessionNotFoundError):
         await service.finalize_session(**WHO, session_id="never")
+
+
+@pytest.mark.parametrize(
+    ("app_name", "user_id", "reason"),
+    [("app", "", "user_id"), ("app", "  ", "user_id is blank"), (" ", "ann", "app_name is blank"),
+     ("*", "ann", r"app_name '\*' stands for the policy of all apps")],
+)  # fmt: skip
+async def test_a_blank_name_and_the_app_of_all_are_refused(dsn: str, app_name: str, user_id: str, reason: str) -> None:
+    async with PostgresSessionService(dsn) as service:
+        with pytest.raises(errors.InvalidInputError, match=reason):
+            await service.create_session(app_name=app_name, user_id=user_id)

@@ -13,7 +13,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.adk.events import to_engine
+from pulse.adk.events import from_rows, to_engine
+from pulse.adk.pieces import REST
 from pulse.adk.usual_events import usual_input
 from pulse.errors import InvalidInputError
 from pulse.event_rows import EventInput, event_input
@@ -166,3 +167,26 @@ def test_any_event_is_stored_equally_or_declined(text: str, delta: dict[str, Any
 def parsed(stored: EventInput) -> EventInput:
     """Pydantic writes 1e-5 where json writes 1e-05."""
     return stored._replace(content=json.loads(stored.content), actions=json.loads(stored.actions))
+
+
+def test_an_event_made_from_a_template_equals_a_validated_one_and_shares_nothing() -> None:
+    """What was stored of a usual event is not validated again when it is read."""
+    rows: list[list[Any]] = [
+        ["e1", "ann", "i", 1.5, {"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}, {REST: {"timestamp": 1.5}}],
+        ["e2", "bot", "", 2.5, {"role": "model", "parts": []}, {"state_delta": {"k": [1]}, REST: {"timestamp": 2.5}}],
+        ["e3", "bot", "i", 3.5, {"role": "model", "parts": []}, {REST: {"timestamp": 3.5, "partial": False}}],
+    ]
+    made, count = from_rows(json.dumps(rows))
+    assert count == 3
+    for event, (event_id, author, invocation_id, _, content, actions) in zip(made, rows, strict=True):
+        fields = {"id": event_id, "author": author, "invocation_id": invocation_id, "content": content}
+        rest = {key: value for key, value in actions.items() if key != REST}
+        validated = Event.model_validate({**fields, **actions[REST], "actions": rest})
+        assert event == validated
+        assert event.model_dump(exclude_unset=True) == validated.model_dump(exclude_unset=True)
+        assert event.model_dump_json() == validated.model_dump_json()
+    made[0].actions.state_delta["x"] = 1
+    made[0].actions.artifact_delta["a"] = 1
+    assert "x" not in made[1].actions.state_delta
+    [again] = from_rows(json.dumps(rows[:1]))[0]
+    assert (again.actions.state_delta, again.actions.artifact_delta) == ({}, {})

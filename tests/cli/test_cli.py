@@ -191,6 +191,37 @@ def test_recall_prints_what_is_known(cli: Run) -> None:
     assert answer["text"].startswith("<")
 
 
+def test_ask_prints_the_answer_and_what_it_rests_on(cli: Run) -> None:
+    """Without a model it is the passages that match best; what nothing says is not known."""
+    code, out, err = cli("ask", "what is she allergic to?")
+    assert code == 0
+    assert "peanut" in out
+    assert "No model is set" in err
+    assert "[turn " in err
+    answer = json.loads(cli("ask", "zxcvbnm?", "--language", "zh", "--json")[1])
+    assert (answer["text"], answer["is_known"], answer["citations"]) == ("不知道。", False, [])
+    assert cli("ask", " ")[0] == 1
+    assert cli("ask", "where?", "--tokens", "99")[0] == 2
+
+
+def test_profile_prints_what_holds(cli: Run) -> None:
+    """On one page, now or then; also at the head of a context window."""
+    code, out, err = cli("profile")
+    assert (code, err) == (0, "")
+    assert "## About the user" in out
+    assert "Oslo" in out
+    assert "Turin" not in out
+    page = json.loads(
+        cli("profile", "ada", "--as-of", "2024-06-02", "--tokens", "100", "--language", "zh", "--json")[1]
+    )
+    assert "Turin" in page["text"]
+    assert "## 资料" in page["text"]
+    assert all(line["ids"] for line in page["lines"])
+    assert cli("profile", "ada", "--user", "ada")[0] == 2
+    window = cli("context", "plan a meal", "--profile", "--tokens", "2000")[1]
+    assert window.count("Oslo") >= 1
+
+
 def test_memories_sessions_and_one_session(cli: Run) -> None:
     summaries = json.loads(cli("memories", "--type", "summary", "--json")[1])
     assert len(summaries) == 2

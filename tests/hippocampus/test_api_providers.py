@@ -19,6 +19,7 @@ from tests.support.fake_api import FakeApi
 from tests.support.fake_gemini import FakeGemini
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.provider_conformance import (
+    AnswererConformance,
     EmbedderConformance,
     EmbedderFaults,
     GeneratorConformance,
@@ -109,7 +110,7 @@ class _Gemini:
             yield running
 
 
-class _Generates(GeneratorConformance, GeneratorFaults):
+class _Generates(GeneratorConformance, AnswererConformance, GeneratorFaults):
     @pytest.fixture
     def generator(self, connect: Connect) -> Any:
         return connect()

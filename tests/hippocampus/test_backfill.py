@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import operator
 from collections.abc import Sequence
 
 import asyncpg
@@ -10,19 +12,29 @@ import pytest
 
 from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
 from hippocampus.consolidation.isolation import HARMLESS
+from hippocampus.consolidation.vector_copies import copy_vectors
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import EmbeddingDimensionError, PermanentProviderError, TransientProviderError
 from hippocampus.providers.local.provider import LocalGenerator
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import Vector
+from hippocampus.search import MemorySearch
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import Gate, ScriptedEmbedder
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
+
+
+class LongVectors(ScriptedEmbedder):
+    """More dimensions than can be stored."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        return [[1.0] * 4001 for _ in texts]
+
 
 VECTORLESS = """
 SELECT (SELECT count(*) FROM memories WHERE embedding IS NULL) AS memories,
@@ -122,8 +134,8 @@ async def test_a_failed_or_mismatched_embedding_is_an_error_and_writes_nothing(p
     before = await vectorless(pool)
     with pytest.raises(TransientProviderError):
         await backfill_embeddings(pool, ScriptedEmbedder(failure=TransientProviderError("down")))
-    with pytest.raises(EmbeddingDimensionError, match=r"768.*1536"):
-        await backfill_embeddings(pool, ScriptedEmbedder(dimensions=768))
+    with pytest.raises(EmbeddingDimensionError, match=r"4001.*4000"):
+        await backfill_embeddings(pool, LongVectors())
     with pytest.raises(ValueError, match="limit"):
         await backfill_embeddings(pool, ScriptedEmbedder(), limit=0)
     assert await vectorless(pool) == before
@@ -244,6 +256,106 @@ async def test_vectors_move_to_another_model_and_not_back(pool: asyncpg.Pool) ->
         assert await pool.fetchval(f"SELECT array_agg(DISTINCT embedding_model) FROM {table} "
                                    "WHERE embedding IS NOT NULL") == ["new"]  # fmt: skip
     assert await backfill_embeddings(pool, old) == Backfilled()
+
+
+async def test_searches_go_on_while_vectors_move_to_a_model_of_other_dimensions(pool: asyncpg.Pool) -> None:
+    """Each query finds the turn, and compares vectors of its own model alone; in the end none of the old one is left.
+
+    A worker that still has the old model runs meanwhile, and undoes nothing.
+    """
+    await talk_without_vectors(pool, said=30)
+    old, new = ScriptedEmbedder(model="old"), ScriptedEmbedder(model="new", dimensions=384)
+    await choose_model(pool, "old")
+    while (await backfill_embeddings(pool, old)).settled:
+        pass
+    searched = {"old": 0, "new": 0}
+    compared = {"old": 0, "new": 0}
+    done = asyncio.Event()
+
+    async def search(embedder: ScriptedEmbedder) -> None:
+        service = MemorySearch(pool, embedder)
+        while not done.is_set() or not compared["new"]:
+            number = searched[embedder.model] % 30
+            query = f"I like tea {number}."
+            found = await service.search(app_name="app", user_id="mei", query=query, record_access=False)
+            assert any(f"tea {number}." in result.content for result in found.memories)
+            assert found.degraded is None
+            (asked,) = await embedder.embed([query], "query")
+            searched[embedder.model] += 1
+            for result in found.memories:
+                if result.why.similarity is not None:
+                    (stored,) = await embedder.embed([result.content], "document")
+                    assert result.why.similarity == pytest.approx(cosine(asked, stored), abs=1e-3)
+                    compared[embedder.model] += 1
+
+    async def work(embedder: ScriptedEmbedder) -> None:
+        while (await backfill_embeddings(pool, embedder, limit=3)).settled:
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        for embedder in (old, new):
+            group.create_task(search(embedder))
+        await until(lambda: compared["old"] > 0)
+        await choose_model(pool, "new")
+        await asyncio.gather(work(new), work(old))
+        done.set()
+    for table, copies in (("memories", "memory"), ("facts", "fact"), ("messages", "message")):
+        assert await pool.fetch(
+            f"SELECT embedding_model, vector_dims(embedding) FROM {table} WHERE embedding IS NOT NULL GROUP BY 1, 2"
+        ) == [("new", 384)]
+        assert await pool.fetch(
+            f"SELECT v.model, vector_dims(v.embedding), count(*) = (SELECT count(embedding) FROM {table})"
+            f" FROM {copies}_vectors AS v GROUP BY 1, 2"
+        ) == [("new", 384, True)]
+
+
+def cosine(one: Vector, other: Vector) -> float:
+    return sum(map(operator.mul, one, other)) / math.hypot(*one) / math.hypot(*other)
+
+
+FORMER_COPIES = """
+DELETE FROM memory_vectors; DELETE FROM message_vectors; DELETE FROM fact_vectors;
+INSERT INTO vector_fill (table_name) VALUES ('memories'), ('messages'), ('facts')
+"""
+COPIES = """
+SELECT (SELECT count(*) FROM memory_vectors), (SELECT count(*) FROM message_vectors),
+       (SELECT count(*) FROM fact_vectors)
+"""
+
+
+async def test_vectors_without_copies_are_searched_and_copied(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """As after an upgrade: the same results before, amid and after the copying; a locked row waits for the next run."""
+    await talk_without_vectors(pool)
+    await backfill_embeddings(pool, ScriptedEmbedder())
+    service = MemorySearch(pool, ScriptedEmbedder())
+
+    async def results() -> dict[str, float | None]:
+        found = await service.search(app_name="app", user_id="mei", query="likes tea 2", record_access=False)
+        return {result.content: result.why.similarity for result in found.memories}
+
+    expected, copied = pytest.approx(await results(), abs=1e-3), await pool.fetchrow(COPIES)
+    await pool.execute(FORMER_COPIES)
+    await pool.execute("UPDATE procrastinate_jobs SET status = 'succeeded'")
+    assert await results() == expected
+    near = "SELECT count(similarity) FROM nearest_memories('app', 'mei', $1, 'scripted-embedding', 100)"
+    (vector,) = await ScriptedEmbedder().embed(["likes tea 2"], "query")
+    assert copied is not None
+    assert await pool.fetchval(near, vector) == copied[0]
+    await Upkeep(pool, Settings()).find_vectorless("scripted-embedding")
+    assert await pool.fetchval(BACKFILLS) == 1
+    assert await pool.fetchval("SELECT fill_vectors(1)") == 1
+    assert await results() == expected
+    async with conn.transaction():
+        await conn.execute("SELECT FROM messages WHERE sequence_num = 1 FOR UPDATE")
+        await copy_vectors(pool)
+        assert await pool.fetch("SELECT table_name FROM vector_fill") == [("messages",)]
+    assert await copy_vectors(pool) == 1
+    assert await pool.fetchrow(COPIES) == copied
+    assert await pool.fetchval("SELECT count(*) FROM vector_fill") == 0
+    assert await results() == expected
+    # A copy goes with its vector, and with its row.
+    await pool.execute("UPDATE messages SET embedding = NULL, embedding_model = NULL; DELETE FROM memories")
+    assert await pool.fetchrow(COPIES) == (0, 0, copied[2])
 
 
 async def test_checking_for_missing_vectors_scans_no_table(pool: asyncpg.Pool) -> None:

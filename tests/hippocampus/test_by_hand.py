@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,14 +12,17 @@ import asyncpg
 import pytest
 
 from hippocampus import Edit, GivenFact, GivenMemory, Hippocampus
+from hippocampus.by_hand import _input, _whole
 from hippocampus.consolidation.replay import MemoryReplay
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import MemoryNotFoundError
 from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.records import ExtractedFact, ExtractedInsight, FactVersion, JobType
+from hippocampus.transfer.given_memories import GivenMemories
 from hippocampus.transfer.memory_file import export_memory, import_memory
 from pulse.errors import InvalidInputError
 from pulse.events import Event
+from tests.support.lock_gates import until_one_waits_for_a_lock
 from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import ScriptedEmbedder, ScriptedGenerator
 
@@ -99,6 +103,40 @@ async def test_a_name_makes_it_idempotent(memory: Hippocampus) -> None:
     assert await memories(memory) == ["coffee"]
     await memory.remember(USER, "coffee")
     assert await memories(memory) == ["coffee", "coffee"]
+
+
+async def test_a_corrected_name_that_is_remembered_again_stands_once(memory: Hippocampus) -> None:
+    """The correction is replaced, whatever corrected it, with its history kept; a retired one comes back."""
+    (named,) = (await memory.remember(USER, GivenMemory(content="tea", name="drink"))).ids
+    (second,) = (await memory.correct(USER, named, "green tea")).ids
+    (third,) = (await memory.correct(USER, second, "black tea")).ids
+    edit = await memory.remember(USER, GivenMemory(content="coffee", name="drink", metadata={"n": 1}), by="ann")
+    (left,) = await memory.memory.list_memories(app_name=APP, user_id=USER)
+    assert (left.id, left.content) == (edit.ids[0], "coffee")
+    assert left.metadata == {"source": "by hand", "by": "ann", "n": 1, "corrects": str(third)}
+    assert {each.content for each in await memory.archive.page(APP, USER)} == {"tea", "green tea", "black tea"}
+    again = await memory.remember(USER, GivenMemory(content="coffee", name="drink"))
+    assert again.ids == edit.ids
+    await memory.retire(USER, edit.ids[0])
+    assert (await memory.remember(USER, GivenMemory(content="mate", name="drink"))).ids == (named,)
+    assert await memories(memory) == ["mate"]
+    await memory.retire(USER, named)
+    assert await memories(memory) == []
+    await memory.remember("bob", GivenMemory(content="water", name="drink"))
+    assert await memories(memory) == []
+
+
+async def test_an_import_does_not_bring_back_what_a_person_corrected_or_retired(memory: Hippocampus) -> None:
+    """Given again in the same words; in other words it is new."""
+    imported = [GivenMemory(content=text, name=text) for text in ("tea", "milk")]
+    given = GivenMemories(memory.pool)
+    assert await given.give(APP, USER, imported) == 2
+    await memory.correct(USER, given.id_of(APP, USER, "tea"), "green tea")
+    await memory.retire(USER, given.id_of(APP, USER, "milk"))
+    assert await given.give(APP, USER, imported) == 0
+    assert await memories(memory) == ["green tea"]
+    await given.give(APP, USER, [GivenMemory(content="oat milk", name="milk")])
+    assert await memories(memory) == ["green tea", "oat milk"]
 
 
 async def test_a_fact_is_remembered(memory: Hippocampus) -> None:
@@ -336,6 +374,43 @@ async def test_support_renews_an_insight(memory: Hippocampus) -> None:
     assert tuple(await memory.pool.fetchrow(query)) == (0, False)
     await tell(memory, generator(insights=("Ann hates rain!",)), session="again", at=DAY + timedelta(days=1))
     assert tuple(await memory.pool.fetchrow(query)) == (1, True)
+
+
+# At the same time
+
+
+@pytest.mark.parametrize("change", ["value", "erased"])
+async def test_a_change_between_reading_and_writing_is_not_undone(memory: Hippocampus, change: str) -> None:
+    """What is confirmed is what holds by then; a fact that was erased meanwhile is not written again."""
+    (home,) = (await memory.remember(USER, GivenFact(key="home_city", value="Lyon"))).ids
+    act = memory.confirm(USER, home) if change == "value" else memory.correct(USER, home, "Nice")
+    async with memory.pool.acquire() as other, other.transaction():
+        await other.execute("SELECT lock_user_memory($1, $2)", APP, USER)
+        waiting = asyncio.create_task(act)
+        await until_one_waits_for_a_lock(memory.pool)
+        if change == "value":
+            rome = _input(_whole(GivenFact(key="home_city", value="Rome")), None)
+            await other.fetch("SELECT * FROM write_facts_by_hand($1, $2, 'eve', NULL, $3, false)", APP, USER, [rome])
+        else:
+            await other.fetchval("SELECT (erase_memory($1, $2, $3)).id", APP, USER, home)
+    if change == "value":
+        assert (await waiting).ids == (home,)
+        assert await facts(memory) == {"home_city": "Rome"}
+        assert [each.value for each in await history(memory, "home_city")] == ["Rome", "Lyon"]
+    else:
+        with pytest.raises(MemoryNotFoundError, match=str(home)):
+            await waiting
+        assert await facts(memory) == {}
+
+
+async def test_two_who_remember_a_name_leave_one_memory(memory: Hippocampus) -> None:
+    """Also one that was corrected before."""
+    (first,) = (await memory.remember(USER, GivenMemory(content="tea", name="drink"))).ids
+    await memory.correct(USER, first, "coffee")
+    texts = [f"mate {n}" for n in range(4)]
+    await asyncio.gather(*(memory.remember(USER, GivenMemory(content=text, name="drink")) for text in texts))
+    (left,) = await memories(memory)
+    assert left in texts
 
 
 # Delete

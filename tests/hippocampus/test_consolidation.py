@@ -24,7 +24,7 @@ from hippocampus.errors import (
 )
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder, GeminiGenerator
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
-from hippocampus.records import EMBEDDING_DIMENSIONS, ExtractedFact, ExtractedInsight, JobStatus, JobType
+from hippocampus.records import ExtractedFact, ExtractedInsight, JobStatus, JobType
 from hippocampus.retention_manager import MemoryRetentionManager
 from pulse import database
 from pulse.errors import InvalidInputError, SessionNotFoundError
@@ -702,12 +702,38 @@ async def test_jobs_that_end_together_enqueue_one_backfill(pool: asyncpg.Pool, c
 
 
 async def test_vectors_of_a_wrong_size_are_an_error_that_names_both_sizes(pool: asyncpg.Pool) -> None:
-    thread_id = await talk(pool, said("user", "hello"))
+    """Vectors of one model have one size: those of a second conversation cannot have another."""
+    first = await talk(pool, said("user", "hello"))
+    claim = await claimed(pool, first, JobType.FAST_REPLAY)
+    await MemoryConsolidationWorker(pool, ScriptedGenerator(), ScriptedEmbedder()).run(claim.job_id, claim)
+    before = await counts(pool)
+    thread_id = await talk(pool, said("user", "hello again"), session_id="second")
     claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
     worker = MemoryConsolidationWorker(pool, ScriptedGenerator(), ScriptedEmbedder(dimensions=768))
     with pytest.raises(EmbeddingDimensionError, match=r"768.*1536"):
         await worker.run(claim.job_id, claim)
-    assert await counts(pool) == NOTHING
+    assert await counts(pool) == before
+
+
+async def test_what_recurs_is_found_by_its_words_after_a_change_of_the_model(pool: asyncpg.Pool) -> None:
+    """Rows with vectors of other dimensions are compared by their words alone, as are those that a person retired."""
+    generator = ScriptedGenerator(reflections=[([fact("pet", "a cat")], [insight("Mei likes tea", "low")])] * 3)
+    for number, embedder in enumerate(
+        (ScriptedEmbedder(model="local-hash-v1"), ScriptedEmbedder(model="new", dimensions=384))
+    ):
+        thread_id = await talk(pool, said("user", "hello"), session_id=f"s{number}")
+        worker = MemoryConsolidationWorker(pool, generator, embedder)
+        await worker.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+        await work_off(pool, worker)
+    row = await pool.fetchrow("SELECT metadata, embedding_model FROM memories WHERE memory_type = 'semantic'")
+    assert row is not None
+    assert (row["metadata"]["support"], row["embedding_model"]) == (2, "local-hash-v1")
+    assert await pool.fetchval("SELECT count(*) FROM facts") == 1
+    await pool.execute("SELECT retire_memory_by_hand($1, $2, 'me', id) FROM memories", APP, USER)
+    thread_id = await talk(pool, said("user", "hello", datetime(2020, 1, 1, tzinfo=UTC)), session_id="s2")
+    await worker.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+    await work_off(pool, worker)
+    assert await pool.fetchval("SELECT count(*) FROM memories WHERE memory_type = 'semantic'") == 0
 
 
 async def test_text_that_postgresql_rejects_is_stored_without_the_offending_characters(pool: asyncpg.Pool) -> None:
@@ -792,7 +818,7 @@ async def test_a_vector_that_cannot_be_compared_is_a_failed_embedding(pool: asyn
 
     class Broken(ScriptedEmbedder):
         async def embed(self, texts: Sequence[str], task: object) -> list[list[float]]:
-            return [[value] * EMBEDDING_DIMENSIONS for _ in texts]
+            return [[value] * 384 for _ in texts]
 
     worker = MemoryConsolidationWorker(pool, ScriptedGenerator(), Broken())
     await worker.consolidate(thread_id, JobType.FAST_REPLAY, wait=False)

@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from hippocampus.context.languages import day
+from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.templates import TemplateName
-from hippocampus.context.window import CUT_MARK
 from hippocampus.context_assembler import CHARACTERS_MAX, ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from hippocampus.instructions import InstructionStore
@@ -178,7 +178,7 @@ async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: 
     with pytest.raises(InvalidInputError, match="max_tokens"):
         await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", max_tokens=0)
     with pytest.raises(EmbeddingDimensionError):
-        await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", query_embedding=[0.5] * 768)
+        await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="cat", query_embedding=[0.5] * 4001)
     with pytest.raises(ContextBudgetError):
         await assembler.assemble(
             app_name=APP, user_id=MEI, session_id=None, query="cat", system_prompt="rule " * 100, max_tokens=20

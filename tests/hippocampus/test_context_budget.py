@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus.context.window import (
-    CONTEXT_TYPES,
-    CUT_MARK,
-    HEADERS,
-    ContextItem,
-    ContextType,
-    ContextWindow,
-    format_items,
-    pack,
-)
+from hippocampus.context.packing import CUT_MARK, pack
+from hippocampus.context.window import CONTEXT_TYPES, HEADERS, ContextItem, ContextType, ContextWindow, format_items
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text.tokens import count_tokens, estimate_tokens
 from tests.support.properties import examples

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.context.languages import HEADERS, ContextType
+from hippocampus.context.packing import pack
 from hippocampus.context.templates import MARKDOWN, MESSAGES, PLAIN, TEMPLATES, XML, Template
-from hippocampus.context.window import ContextItem, ContextWindow, format_items, pack
+from hippocampus.context.window import ContextItem, ContextWindow, format_items
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import count_tokens

@@ -151,7 +151,7 @@ def added(counts: Mapping[str, int]) -> dict[str, int]:
 # Rows kept beside the events of a session.
 BESIDE = {
     "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "imported_states", "initial_states",
-    "live_messages", "stream_tickets", "api_keys",
+    "live_messages", "stream_tickets", "api_keys", "store_items", "item_vectors",
 }  # fmt: skip
 # Ids, numbers and hashes only.
 WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports"}
@@ -172,7 +172,7 @@ async def test_a_session_is_erased_with_everything_derived_from_it(
     assert report.is_complete
     assert dict(report.counts) == preview
     # The user's state and keys belong to no session.
-    assert set(await scan(pool)) == {"user_states", "imported_states", "api_keys"}
+    assert set(await scan(pool)) == {"user_states", "imported_states", "api_keys", "store_items", "item_vectors"}
     assert await pool.fetch("SELECT key, value FROM facts ORDER BY key") == known
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
     with pytest.raises(SessionNotFoundError):

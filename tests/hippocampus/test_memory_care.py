@@ -18,6 +18,7 @@ from hippocampus.memory_service import OpenMemoryService
 from hippocampus.retention import advice, curves, policies
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
+from hippocampus.search import MemorySearch
 from pulse import database
 from pulse.errors import InvalidInputError
 from tests.support.forgetting_scene import APP, consolidate, say, thread_of
@@ -193,7 +194,7 @@ async def test_a_comparison_and_a_dry_run_predict_the_clean_up(
     days: float,
 ) -> None:
     """Random memories, a random policy: comparison, change, dry run and run report the same rows."""
-    await clock.execute("TRUNCATE memories, memories_archive")
+    await clock.execute("TRUNCATE memories, memories_archive CASCADE")
     await clock.execute("DELETE FROM app_policies WHERE app_name <> '*'")
     await travel(clock, 0)
     for initial, count, age, pinned in rows:
@@ -220,6 +221,20 @@ async def test_a_comparison_rejects_an_invalid_policy(clock: asyncpg.Pool) -> No
             await advice.compare(clock, APP, other)
     found = await advice.compare(clock, APP, {"preset": "knowledge"})
     assert (found.total, found.other["decay_rate"], found.one["decay_rate"]) == (0, 0.02, 0.1)
+
+
+async def test_an_access_is_counted_for_its_user_alone(pool: asyncpg.Pool) -> None:
+    """An id of another user's memory is skipped. Programs of earlier releases give no user."""
+    id_ = await pool.fetchval(
+        "INSERT INTO memories (app_name, user_id, content) VALUES ($1, 'ana', 'm') RETURNING id", APP
+    )
+    manager, search = MemoryRetentionManager(pool), MemorySearch(pool)
+    assert not await manager.record_access(id_, app_name=APP, user_id="ben")
+    assert await search.record_access([id_], app_name="other", user_id="ana") == 0
+    assert await manager.record_access(id_, app_name=APP, user_id="ana")
+    assert await search.record_access([id_], app_name=APP, user_id="ana") == 1
+    assert await pool.fetchval("SELECT record_memory_access($1)", [id_]) == 1
+    assert await pool.fetchval("SELECT access_count FROM memories") == 3
 
 
 # Storage

@@ -95,6 +95,6 @@ async def test_an_access_is_recorded_without_waiting_for_the_disk(conn: asyncpg.
     """Only for its own transaction."""
     await conn.execute("SET synchronous_commit = on")
     async with conn.transaction():
-        await conn.fetch(queries("search.sql")["record_memory_access"], [])
+        await conn.fetch(queries("search.sql")["record_memory_access"], [], "app", "user")
         assert await conn.fetchval("SHOW synchronous_commit") == "off"
     assert await conn.fetchval("SHOW synchronous_commit") == "on"

@@ -9,6 +9,7 @@ import asyncpg
 import psycopg
 import pytest
 
+from hippocampus.erasure.provenance import provenance
 from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import ErasureRunningError, ImportFileError
 from hippocampus.memory_service import OpenMemoryService
@@ -133,6 +134,7 @@ async def test_a_bad_file_changes_nothing_and_the_error_names_the_lines(
     await fill(pool, rows=20)
     good = await exported(pool)
     place = next(n for n, line in enumerate(good) if '"kind": "memory"' in line)
+    last = max(n for n, line in enumerate(good) if '"kind": "memory"' in line)
     memory = json.loads(good[place])
 
     def spoiled(**fields: object) -> list[str]:
@@ -155,7 +157,8 @@ async def test_a_bad_file_changes_nothing_and_the_error_names_the_lines(
         (spoiled(content=None), [place + 1]),
         (spoiled(content="\0"), [place + 1]),
         (spoiled(created_at="yesterdayish"), [place + 1]),
-        (spoiled(embedding="[1,2]"), [place + 1]),
+        (spoiled(embedding="[1,2"), [place + 1]),
+        ([*good[:last], json.dumps({**json.loads(good[last]), "embedding": "[1,2]"}), *good[last + 1 :]], [last + 1]),
         (spoiled(initial_score=7), [place + 1]),
     ]
     for lines, numbers in cases:
@@ -230,3 +233,36 @@ async def test_memories_erased_at_the_source_are_erased_here_too(pool: asyncpg.P
     times = "SELECT id, forgotten_at FROM memory_tombstones ORDER BY id"
     assert await elsewhere.fetch(times) == await pool.fetch(times)
     assert (await import_memory(elsewhere, lines)).forgotten == 0
+
+
+async def test_an_imported_memory_shows_nothing_of_another_users_turns(pool: asyncpg.Pool) -> None:
+    """A file names the thread that a memory was extracted from. Whoever writes the file may name any."""
+    await say(pool, "ben", "b", "I live in Namur.")
+    await consolidate(pool, await thread_of(pool, "ben", "b"))
+    lines = await exported(pool, user="ben")
+    ids = [row["id"] for row in await pool.fetch("SELECT id FROM memories UNION SELECT id FROM facts")]
+    shown = [each for id_ in ids for each in await provenance(pool, APP, "ben", id_)]
+    assert any("Namur" in (event.text or "") for each in shown for event in each.events)
+    await pool.execute("DELETE FROM memories")
+    await pool.execute("TRUNCATE facts, fact_versions CASCADE")
+    assert (await import_memory(pool, lines, user_id="cid")).skipped == 0
+    found = [each for id_ in ids for each in await provenance(pool, APP, "cid", id_)]
+    assert len(found) == len(shown)
+    assert all(each.events == () for each in found)
+
+
+async def test_an_erasure_of_one_user_does_not_keep_out_anothers_import(pool: asyncpg.Pool) -> None:
+    """A file may be imported for several users: its ids are theirs one after the other."""
+    await say(pool, "ben", "b", "I live in Namur.")
+    await consolidate(pool, await thread_of(pool, "ben", "b"))
+    lines = await exported(pool, user="ben")
+    [summary] = await pool.fetch("SELECT id FROM memories WHERE memory_type = 'summary'")
+    await ErasureService(pool).erase_memory(APP, "ben", summary["id"])
+    at = "SELECT forgotten_at FROM memory_tombstones WHERE id = $1"
+    before = await pool.fetchval(at, summary["id"])
+    await pool.execute("DELETE FROM memories")
+    await pool.execute("TRUNCATE facts, fact_versions CASCADE")
+    assert (await import_memory(pool, lines, user_id="cid")).skipped == 0
+    assert await pool.fetchval("SELECT user_id FROM memories WHERE id = $1", summary["id"]) == "cid"
+    await ErasureService(pool).erase_memory(APP, "cid", summary["id"])
+    assert await pool.fetchval(at, summary["id"]) == before

@@ -246,6 +246,22 @@ class TestEmbeddings:
         assert fake.requests[0].body["dimensions"] == 1536
         assert embedder.model == "text-embedding-3-small@1536"
 
+    async def test_vectors_keep_the_size_of_the_first_ones(self, fake: FakeOpenAI, embed: Any) -> None:
+        """Of a model whose size nobody said: it is known from then on, and a reply of another size is refused."""
+        embedder = embed()
+        assert embedder.size is None
+        fake.script("vector_dimension")
+        with pytest.raises(errors.MalformedReplyError, match=r"vectors of \[768, 1536\] dimensions came back at once"):
+            await embedder.embed(["hello", "there"], "document")
+        await embedder.embed(["hello"], "query")
+        assert embedder.size == 1536
+        fake.script("vector_dimension")
+        with pytest.raises(errors.MalformedReplyError, match=r"vectors of \[768\] dimensions came back, not of 1536"):
+            await embedder.embed(["hello"], "query")
+        for size in (256, 4000):
+            (vector,) = await embed(dimensions=size).embed(["hello"], "document")
+            assert len(vector) == size
+
     async def test_prefixes_are_put_before_each_text(self, fake: FakeOpenAI, embed: Any) -> None:
         """A model's vectors with and without prefixes are two spaces, with two names."""
         embedder = embed(query_prefix="query: ", document_prefix="passage: ")

@@ -56,6 +56,14 @@ def test_it_names_the_delimiters_and_labels(name: prompts.PromptName) -> None:
         assert word in text
 
 
+def test_the_prompt_of_answers_names_what_it_is_given() -> None:
+    """Its delimiters and its lines; and the reply shown in it would be accepted."""
+    text = prompts.load("answer").text
+    for word in (transcript.BEGIN_MEMORY, transcript.END_MEMORY, "LANGUAGE", "`note`", '"citations"'):
+        assert word in text.replace("`citations`", '"citations"')
+    assert extraction.parse_answer(text.rpartition("around it: ")[2], 400) == ("the text", (3, 7))
+
+
 def test_the_example_of_the_reflection_is_valid() -> None:
     """The reply shown in the prompt would be accepted."""
     example = re.search(r'\{"facts".*\Z', prompts.load("deep_reflection").text, re.DOTALL)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hippocampus.context.window import ContextItem, pack
+from hippocampus.context.packing import pack
+from hippocampus.context.window import ContextItem
 from hippocampus.text.repetition import WindowStatements
 
 RATIOS = {"system": 0.1, "memory": 0.3, "history": 0.4, "fact": 0.2}

@@ -206,6 +206,11 @@ async def test_identical_turns_are_sent_once(pool: asyncpg.Pool) -> None:
     await replay.replay(APP, USER, "s")
     report = await replay.replay(APP, USER)
     assert (report.slices, report.reused, len(generator.slices)) == (0, 2, 2)
+    # The same words of another user are asked again: a reply is never carried from one user to another.
+    await pool.execute("UPDATE threads SET user_id = 'someone else'")
+    await say(pool, USER, "t", "I live in Lyon")
+    await consolidate(pool, ScriptedGenerator(), ScriptedEmbedder(), "t")
+    assert (await replay.replay(APP, USER, "t")).reused == 0
 
 
 @pytest.mark.parametrize("happening", ["consolidated", "changed"])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hippocampus.consolidation.vector_copies import update_vector_indexes
 from hippocampus.search import MemorySearch, SearchFilter
 from tests.support.memory_rows import WordEmbedder, add_fact, add_memory, say, vector_of
 from tests.support.properties import examples
@@ -184,13 +185,28 @@ async def test_document_frequencies_of_a_giant_scope_are_those_of_the_scope(
     assert seen == [6, GIANT]
 
 
-async def test_a_giant_scope_is_searched_by_its_indexes(giant: None, conn: asyncpg.Connection) -> None:
-    """Words come from the GIN index, nearest vectors from the vectors' index."""
-    scans = await scans_of(
-        conn, "SELECT id FROM search_memory('app', 'giant', 'zanzibar near', $1, 'words-1')", vector_of("zanzibar near")
+async def test_a_giant_scope_is_searched_by_its_indexes(
+    giant: None, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Words come from the GIN index, nearest vectors from the index of their model, which the upkeep creates."""
+    vector = vector_of("zanzibar near")
+    query = "SELECT id FROM search_memory('app', 'giant', 'zanzibar near', $1, 'words-1')"
+    exact = await conn.fetch(query, vector)
+    # Nothing has vectors of this index's model.
+    await conn.execute(
+        """CREATE INDEX memory_vectors_hnsw_gone ON memory_vectors
+           USING hnsw ((embedding::halfvec(9)) halfvec_ip_ops) WHERE model = 'gone' AND vector_dims(embedding) = 9"""
     )
-    assert scans["memories_search_idx"] > 0
-    assert scans["memories_embedding_idx"] > 0
+    assert await update_vector_indexes(pool, rows=GIANT) == 1
+    assert await update_vector_indexes(pool, rows=10) == 1
+    assert await update_vector_indexes(pool, rows=10) == 0
+    assert (await scans_of(conn, query, vector))["memories_search_idx"] > 0
+    (index, *more) = await conn.fetch(
+        "SELECT relname FROM pg_class WHERE relname LIKE 'memory_vectors_hnsw_%' AND relkind = 'i'"
+    )
+    assert not more
+    assert (await scans_of(conn, query, vector, table="memory_vectors"))[index["relname"]] > 0
+    assert await conn.fetch(query, vector) == exact
 
 
 async def test_a_small_scope_in_a_big_table_is_found_by_its_scope(giant: None, conn: asyncpg.Connection) -> None:
@@ -284,13 +300,14 @@ async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbou
     near = await search.search(query="near to this", narrow=everything, **ask)  # type: ignore[arg-type]
     assert {result.source_seqs[0] % 500 for result in near.memories} == {3}
     assert all(result.why.vector_rank for result in near.memories)
+    assert await update_vector_indexes(pool, rows=10) == 1
     scans = await scans_of(
         conn,
         "SELECT id FROM search_memory('app', 'giant', 'near', $1, 'words-1', p_messages => 'all')",
         vector_of("near"),
-        table="messages",
+        table="message_vectors",
     )
-    assert scans["messages_embedding_idx"] > 0
+    assert sum(count for name, count in scans.items() if name.startswith("message_vectors_hnsw_")) > 0
     newest = SearchFilter(messages="recent")
     recent = await search.search(query="zanzibar common words", narrow=newest, **ask)  # type: ignore[arg-type]
     assert recent.total_count == 5000

@@ -14,7 +14,7 @@ import asyncpg
 import httpx
 import pytest
 
-from hippocampus.records import EMBEDDING_DIMENSIONS
+from hippocampus.records import DIMENSIONS_MAX
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.documented_routes import asked_operations, body_schema, document, filled, operations, routine
@@ -41,7 +41,7 @@ WRONG_DATES = (
     "0001-01-01T00:00:00+14:00",
     "9999-12-31T23:59:59-14:00",
 )
-WRONG_VALUES: tuple[Any, ...] = ([1e308] * EMBEDDING_DIMENSIONS, "a\0b", "\ud800", WIDE, None, True, [None], 2**70)
+WRONG_VALUES: tuple[Any, ...] = ([1e308] * DIMENSIONS_MAX, "a\0b", "\ud800", WIDE, None, True, [None], 2**70)
 WRONG_BODIES: tuple[tuple[bytes, dict[str, str]], ...] = (
     *((json.dumps(each).encode(), {}) for each in (None, True, 7, "text", [], [[]], {"no such field": 1})),
     (b'{"a": 1, "a": 2}', {}),
@@ -140,7 +140,7 @@ async def refused(client: httpx.AsyncClient, requests: Iterable[Asked]) -> list[
     """Send all requests, and return those that were refused. Each refusal is a documented problem."""
     wrong: list[str] = []
     found: list[Asked] = []
-    slots = asyncio.Semaphore(16)
+    slots = asyncio.Semaphore(4)
 
     async def send(method: str, path: str, request: dict[str, Any], documented: Set[str]) -> None:
         async with slots:

@@ -55,6 +55,8 @@ async def test_the_life_cycle_of_a_session_through_the_client(writer: WriterProc
         assert "Lisbon" in (await client.search(user, "Where is Lisbon?"))[0].content
         assert "Lisbon" in (await client.context(user, "Lisbon", session_id=name)).text
         assert "Lisbon" in await client.recall(user, "Lisbon", max_tokens=200)
+        assert (await client.ask(user, "Lisbon?")).answered_by == "passages"
+        assert (await client.profile(user, language="zh")).lines == ()
         assert [each async for each in client.memories(user)] == []
         assert [each async for each in client.facts(user)] == []
         job_id = await client.consolidate(user, name)
@@ -134,6 +136,38 @@ async def test_memories_facts_and_instructions_through_the_client(
             await client.pin("ann", memory_id)
 
 
+async def test_a_run_is_executed_through_the_client(writer: WriterProcess, writer_dsn: str, app: str) -> None:
+    """Started, streamed, written, renewed and ended, each call twice, with the key of one user."""
+    key = await made(writer_dsn, app, "append", "read", user_id="ann")
+    async with HippocampusClient(writer.url, key.text, app_name=app) as client:
+        mine = {"holder": "worker-1"}
+        run = await client.start_run("ann", "s/1", run_id="r 1", message="Where is it?", **mine)
+        assert await client.start_run("ann", "s/1", run_id="r 1", message="Where is it?", **mine) == run
+        events = [NewEvent(author="model", event_type="thought", content={"content": "Hm."})]
+        text = ""
+        for piece in ("It is ", "here 🦊."):
+            for _ in range(2):
+                lease = await client.stream_text("ann", "r 1", "m2", text, piece, **mine)
+            text += piece
+            await client.write_run("ann", "r 1", events, **mine)
+        assert (await client.heartbeat_run("ann", "r 1", lease_seconds=60, **mine)) == lease
+        for _ in range(2):
+            done = await client.finish_run("ann", "r 1", text, message_id="m2", state_delta={"found": 1}, **mine)
+        assert (done.status, await client.run("ann", "r 1")) == ("completed", done)
+        assert [each["content"] for each in await client.run_messages("ann", "r 1")] == ["Where is it?", "Hm.", text]
+        await client.start_run("ann", "s/1", run_id="r2", **mine)
+        assert (await client.cancel_run("ann", "r2")).cancel_requested
+        assert (await client.heartbeat_run("ann", "r2", **mine)).cancel_requested
+        assert (await client.end_cancelled_run("ann", "r2", reason="asked to", **mine)).status == "cancelled"
+        await client.start_run("ann", "s/1", run_id="r3", **mine)
+        failed = await client.fail_run("ann", "r3", "no luck", error_code="luck", **mine)
+        assert (failed.error, failed.error_code) == ("no luck", "luck")
+        assert [each.run_id async for each in client.runs("ann", "s/1", page_size=2)] == ["r3", "r2", "r 1"]
+        assert await client.agents("ann") == ()
+        with pytest.raises(KeyRefusedError):
+            await client.start_run("eve", "s/1", **mine)
+
+
 async def test_every_operation_of_the_document_has_a_method(writer: WriterProcess) -> None:
     """Also for calls that find nothing. Streams are left to AG-UI's own clients."""
     document = httpx.get(f"{writer.url}/openapi.json", timeout=WAIT_SECONDS).json()
@@ -142,7 +176,8 @@ async def test_every_operation_of_the_document_has_a_method(writer: WriterProces
         for name, method in inspect.getmembers(client, callable):
             if name.startswith("_") or name == "close":
                 continue
-            asked = method(*(_argument(each, unknown) for each in _required(method)))
+            given = {each.name: _argument(each, unknown) for each in _required(method)}
+            asked = method(**given)
             with contextlib.suppress(NotFoundError, InvalidRequestError):
                 if isinstance(asked, AsyncIterator):
                     _ = [each async for each in asked]
@@ -152,6 +187,7 @@ async def test_every_operation_of_the_document_has_a_method(writer: WriterProces
     streams = {("post", "/agui"), ("post", "/agui/{agent_name}"), ("get", "/api/runs/{run_id}/events")}
     # The same operations as others, with the owner in the query.
     short = {(method, path) for method, path in offered if path.startswith(("/api/threads/", "/conversations/"))}
+    short.remove(("get", "/api/threads/{thread_id}/runs"))
 
     def called() -> set[tuple[str, str]]:
         lines = writer.log()[begun:]
@@ -166,7 +202,7 @@ async def test_every_operation_of_the_document_has_a_method(writer: WriterProces
 
 def _required(method: Callable[..., object]) -> list[inspect.Parameter]:
     parameters = inspect.signature(method).parameters.values()
-    return [each for each in parameters if each.default is each.empty and each.kind is each.POSITIONAL_OR_KEYWORD]
+    return [each for each in parameters if each.default is each.empty and each.kind is not each.VAR_KEYWORD]
 
 
 def _argument(parameter: inspect.Parameter, unknown: str) -> object:

@@ -196,6 +196,16 @@ async def test_a_writer_with_clients_ends_in_time(dsn: str, tmp_path: Path) -> N
             assert await asyncio.to_thread(writer.stop) == 0
 
 
+async def test_the_server_starts_with_its_first_request(dsn: str, tmp_path: Path) -> None:
+    """A writer without such clients imports nothing for them; requests that come together start one server."""
+    with WriterProcess(dsn, tmp_path / "log") as writer:
+        started = [each for each in writer.log() if each["event"] == "mcp_server_started"]
+        assert started == []
+        replies = await asyncio.gather(*(listed(writer, "?app_name=a&user_id=ann") for _ in range(3)))
+        assert [reply.status_code for reply in replies] == [200] * 3
+        assert [each["event"] for each in writer.log()].count("mcp_server_started") == 1
+
+
 def test_the_writer_imports_the_extra_only_to_serve_it() -> None:
     """A program without it has everything else."""
     script = "import sys, workers.writer; print([name for name in sys.modules if name in ('mcp', 'workers.mcp')])"

@@ -103,11 +103,11 @@ async def test_a_process_suspended_in_a_transaction_does_not_block_others(dsn: s
             await stopped.execute("SELECT 1")
 
 
-async def test_a_named_schema_comes_first_in_the_search_path(dsn: str) -> None:
-    """Then public, where pgvector is. The search_path is a setting of the session."""
-    connection = await database.connect(dsn, schema="hippo")
-    assert await connection.fetchval("SHOW search_path") == '"hippo", public'
-    await connection.close()
+async def test_the_search_path_is_the_schema_alone(dsn: str) -> None:
+    """The functions of another installation in `public` are not found. It is a setting of the session."""
+    for connection in (await database.connect(dsn, schema="hippo"), await database.connect(f"{dsn}&schema=hippo")):
+        assert await connection.fetchval("SHOW search_path") == '"hippo"'
+        await connection.close()
 
 
 @pytest.mark.parametrize(

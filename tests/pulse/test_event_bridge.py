@@ -6,11 +6,12 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import jsonpatch
 import pytest
-from ag_ui.core import MessagesSnapshotEvent
+from ag_ui.core import EventType, MessagesSnapshotEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -221,6 +222,9 @@ DELTAS = st.dictionaries(KEYS, VALUES | st.just(DELETED), max_size=3)
 ACTS = st.one_of(
     st.tuples(st.just("say"), NAMES, st.lists(TEXTS, max_size=4), st.sampled_from(["stored", "changed", "dropped"])),
     st.tuples(st.just("think"), NAMES, st.lists(TEXTS, max_size=3), st.sampled_from(["stored", "changed", "dropped"])),
+    st.tuples(st.just("call"), NAMES, st.lists(TEXTS, max_size=3), st.sampled_from(["stored", "changed", "dropped"])),
+    st.tuples(st.just("image"), TEXTS | st.just("")),
+    st.tuples(st.just("own"), st.sampled_from(["custom", "activity", "subagent_start", "subagent_end"]), VALUES),
     st.tuples(st.just("state"), DELTAS, st.sampled_from([RUN.run_id, "another", ""])),
     st.tuples(st.just("elsewhere"), DELTAS),
     st.tuples(st.just("tool"), st.sampled_from(["look", "find"]), VALUES, st.booleans()),
@@ -251,7 +255,7 @@ def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
     world.store("user_message", {"content": "hi", "message_id": "u1"}, author="user")
     for position, act in enumerate(acts, 1):
         match act:
-            case ("say" | "think" as verb, name, pieces, fate):
+            case ("say" | "think" | "call" as verb, name, pieces, fate):
                 # An unfinished message ends the run.
                 fate = fate if position == len(acts) or fate == "changed" else "stored"
                 stream(world, verb, f"{name}{len(world.events)}", pieces, fate)
@@ -269,13 +273,31 @@ def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
                 world.store(kind, value)
             case ("stranger", text):
                 world.store("assistant_message", text, run="another")
+            case ("image", text):
+                image = {"type": "image", "source": {"type": "data", "value": "aGk=", "mimeType": "image/png"}}
+                parts = [*([{"type": "text", "text": text}] if text else []), image]
+                world.store("user_message", {"parts": parts}, author="user")
+            case ("own", kind, value):
+                world.store(kind, own_fields(kind, value, len(world.events)))
             case ("user", text):
                 world.store("user_message", text, author="user")
     world.store(end[0], end[1], author="system")
 
 
+def own_fields(kind: str, value: Any, number: int) -> dict[str, Any]:
+    """Fields of an event that an agent writes in the protocol's own terms; for some values, wrong ones."""
+    match kind:
+        case "custom":
+            return {"name": "shop:stock", "value": value}
+        case "activity":
+            return {"message_id": "plan", "activity_type": "PLAN", "content": value if number % 3 else {"n": number}}
+        case "subagent_start":
+            return {"subagent_run_id": f"s{number % 2}", "name": "helper"}
+    return {"subagent_run_id": f"s{number % 2}", "result": value}
+
+
 def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> None:
-    kind = "thought" if verb == "think" else "text"
+    kind = {"think": "thought", "call": "act"}.get(verb, "text")
     for position, piece in enumerate(pieces):
         world.push(name, piece.replace("\0", "\ufffd").replace("\ud800", "\ufffd"), kind)
         if position == 1:
@@ -283,8 +305,13 @@ def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> 
     if fate != "dropped":
         text = "".join(pieces) + (" and more" if fate == "stored" else "")
         text = text if fate == "stored" else f"not {text}"
+        if verb == "call":
+            call = {"tool_name": "tool", "tool_args": text, "tool_call_id": name, "message_id": name}
+            world.store("act", call, id=f"{name}-event")
+            return
         event_type = "thought" if verb == "think" else "assistant_message"
-        world.store(event_type, {"content": text, "message_id": name}, id=f"{name}-event")
+        marks = {"partial": True} if fate == "changed" else {"encrypted_value": "x1"}
+        world.store(event_type, {"content": text, "message_id": name, **marks}, id=f"{name}-event")
 
 
 @given(st.lists(ACTS, max_size=8), ENDS)
@@ -407,3 +434,39 @@ def test_old_clients_receive_a_cancelled_run_as_an_error() -> None:
     last = uncut(world)[-1]
     assert json.loads(last.json())["outcome"] == {"type": "cancelled"}
     assert json.loads(last.json(legacy=True))["code"] == "cancelled"
+
+
+def test_the_documented_event_types_are_those_of_the_protocol() -> None:
+    """The table has every type of the installed package, and those that it says are sent are sent."""
+    page = (Path(__file__).parents[2] / "docs" / "streams.md").read_text()
+    table = page.split("### Event types")[1].split("###")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ") and "_" in line]
+    rows += [["CUSTOM", ""], ["RAW", ""]]
+    named = {name: not use.startswith("never") for types, use in rows for name in types.split(", ") if name != "type"}
+    assert sorted(named) == sorted(each.value for each in EventType)
+
+    world = World()
+    acts: list[Any] = [
+        ("step", "step_start", "plan"),
+        ("think", "m", ["a", "b"], "stored"),
+        ("say", "m", ["a"], "changed"),
+        ("tool", "look", 1, True),
+        ("image", "see"),
+        ("state", {"a": 1}, RUN.run_id),
+        ("other", "anything", 1),
+        ("own", "custom", 1),
+        ("own", "subagent_start", 1),
+    ]
+    play(world, acts, ("complete", {}))
+    world.events.pop(), world.news.pop()
+    world.store("activity", {"message_id": "p", "activity_type": "PLAN", "content": {}})
+    world.store("activity_delta", {"message_id": "p", "activity_type": "PLAN", "patch": []})
+    started = next(each.content for each in world.events if each.event_type == "subagent_start")
+    world.store("subagent_end", {"subagent_run_id": started["subagent_run_id"]})
+    world.store("subagent_start", {"subagent_run_id": "another", "name": "helper"})
+    world.store("subagent_error", {"subagent_run_id": "another", "message": "no"})
+    failing = World(list(world.events), dict(world.texts), list(world.news))
+    world.store("complete", {})
+    failing.store("error", {"message": "no"})
+    sent = {json.loads(frame.json())["type"] for each in (world, failing) for frame in uncut(each)}
+    assert sent == {name for name, is_sent in named.items() if is_sent}

@@ -187,7 +187,7 @@ async def test_the_timeline_of_an_unknown_session_is_an_error(timelines: Timelin
 async def test_a_killed_process_leaves_complete_events_and_a_final_error(
     dsn: str, pool: asyncpg.Pool, sessions: OpenSessionService, timelines: TimelineService, session: Session
 ) -> None:
-    """SIGKILL while it streams an answer, under a lease that its heartbeat renews. A partial answer is not a
+    """SIGKILL while it generates an answer, under a lease that its heartbeat renews. What it has not streamed is no
     message."""
     runs = RunService(pool)
     process = await asyncio.create_subprocess_exec(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -149,6 +150,15 @@ def test_the_conditional_requests_of_the_api_page_get_the_shown_responses(api: d
     _, first, second, third = in_shell(script.replace("curl -s", "curl -sS"), api).replace("}{", "}\n{").splitlines()
     assert ('"appended":true' in first, '"appended":false' in second) == (True, True)
     assert '"/problems/precondition-failed"' in third
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_the_run_of_the_streams_page_is_executed(api: dict[str, str]) -> None:
+    """Its agent knows only HTTP: it starts the run, streams an answer and ends the run."""
+    (script,) = blocks("streams.md", "sh")
+    said = in_shell(script.replace("curl -s", "curl -sS --fail"), api).replace("}{", "}\n{").splitlines()
+    assert '"created":true' in said[0]
+    assert [json.loads(each)["status"] for each in said] == ["running"] * 4 + ["completed"]
 
 
 def test_the_keys_of_the_api_page_are_created_listed_and_revoked(api: dict[str, str], home: Path) -> None:

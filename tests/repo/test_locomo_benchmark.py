@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.locomo import embedder_of, evaluate, measure
 from hippocampus.providers.local.embedding import LocalEmbedder
-from hippocampus.records import EMBEDDING_DIMENSIONS
 from tests.support.memory_rows import WordEmbedder
 
 CONVERSATION = {
@@ -82,4 +81,4 @@ async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Pat
     embedder = embedder_of("minilm", path, vectors)
     assert embedder is not None
     (turn, question) = await embedder.embed(["Bo: My sister sells tulips.", "What about zeppelins?"], "document")
-    assert turn == question == [0.0, 0.0, 1.0, *[0.0] * (EMBEDDING_DIMENSIONS - 3)]
+    assert turn == question == [0.0, 0.0, 1.0, *[0.0] * 381]

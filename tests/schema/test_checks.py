@@ -41,6 +41,7 @@ INSERT INTO api_keys (id, app_name, roles, secret_hash) VALUES ('abcdefghijkl', 
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
+INSERT INTO store_items (app_name, namespace, key, value) VALUES ('app', '{n}', 'k', '{}');
 """
 WRONG = {
     "threads": [
@@ -55,7 +56,7 @@ WRONG = {
         "holder = ''", "first_seq = 0", "last_seq = 0", "status = 'completed'", "completed_at = now()",
         "error = 'e'", "status = 'failed', completed_at = now()", "error_code = 'c'",
     ],
-    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'"],
+    "live_messages": ["run_id = ''", "message_id = ''", "kind = 'song'", "meta = '[]'"],
     "stream_tickets": ["token_hash = 'short'"],
     "initial_states": ["session_state = '[]'"],
     "imported_states": ["delta = '[]'"],
@@ -105,6 +106,10 @@ WRONG = {
     "erasures": ["scope = 'planet'", "counts = '[]'"],
     "memory_tombstones": ["memory_type = NULL", "fact_hash = 'h'"],
     "slice_redraws": ["stage = 'slow'", "upto_seq = 0"],
+    "store_items": [
+        "namespace = '{}'", "key = ''", "value = '[]'", "ttl = '1 s'", "expires_at = now()",
+        "ttl = '0 s', expires_at = now()",
+    ],
     "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import asyncpg
 import psycopg
 import pytest
+from google.adk.sessions import DatabaseSessionService
 from psycopg import sql
 
+from hippocampus import Hippocampus
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from tests.conftest import dsn_of
@@ -215,14 +217,17 @@ async def test_a_user_without_the_right_to_create_the_extension_gets_a_hint(
         admin.execute("DROP ROLE weak")
 
 
-async def test_pgvector_in_a_schema_of_its_own_says_how_to_move_it(empty_dsn: str) -> None:
+async def test_pgvector_may_be_in_a_schema_of_its_own(empty_dsn: str) -> None:
+    """Hosted databases often keep extensions apart. Our functions find it there; sessions need not."""
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute("CREATE SCHEMA extensions")
         connection.execute("CREATE EXTENSION vector SCHEMA extensions")
-        with pytest.raises(SchemaError, match=r"'extensions'.*ALTER EXTENSION vector SET SCHEMA public"):
-            await migrate(empty_dsn)
-        connection.execute("ALTER EXTENSION vector SET SCHEMA public")
     assert await migrate(empty_dsn)
+    await check(empty_dsn)
+    async with Hippocampus(empty_dsn, app="shop") as memory:
+        await memory.remember("ann", "She is allergic to peanuts.")
+        assert [each.content for each in await memory.search("ann", "peanuts")] == ["She is allergic to peanuts."]
+        assert await memory.pool.fetchval("SHOW search_path") == '"public"'
 
 
 @pytest.mark.parametrize("schema", ["public", "other"])
@@ -327,3 +332,18 @@ async def test_postgresql_16_gets_the_same_schema_as_18(conn: asyncpg.Connection
     finally:
         await asyncio.to_thread(older.__exit__, None, None, None)
     assert theirs == await conn.fetch(RECORDED)
+
+
+async def test_tables_of_another_program_are_named_with_the_remedy_before_anything_changes(empty_dsn: str) -> None:
+    """ADK's DatabaseSessionService has tables of the names of ours."""
+    url = empty_dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
+    async with DatabaseSessionService(url) as service:
+        await service.create_session(app_name="shop", user_id="ann", session_id="s")
+    objects = "SELECT array_agg(relname ORDER BY relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+    before = await run_sql(empty_dsn, objects)
+    with pytest.raises(SchemaError, match=r"app_states, events, user_states.*HIPPOCAMPUS_SCHEMA_NAME=.*\?schema="):
+        await migrate(empty_dsn)
+    assert await run_sql(empty_dsn, objects) == before
+    assert await run_sql(empty_dsn, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") == 0
+    assert await migrate(f"{empty_dsn}&schema=hippocampus")
+    await check(empty_dsn, schema="hippocampus")

@@ -31,6 +31,8 @@ class StreamRules:
         self.last = ""
         self.open: dict[tuple[str, str], None] = {}
         self.steps: set[str] = set()
+        self.spans: set[str] = set()
+        self.subagents: set[str] = set()
         self.message_ids: set[str] = set()
         self.calls: set[str] = set()
         self.state: Any = None
@@ -43,8 +45,9 @@ class StreamRules:
         *identity, data, end, rest = text.split("\n")
         self.check((end, rest) == ("", "") and data.startswith("data: "), "15: framing", text)
         event = json.loads(data[6:])
-        # A test notification, and the last event of a stream that cannot continue, have no position.
-        if identity or not (event["type"] == "RAW" or event.get("code") in ("session_gone", "stream_failed")):
+        # What is not stored, and the last event of a stream that cannot continue, have no position.
+        is_transient = event["type"] in ("RAW", "CUSTOM", "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA")
+        if identity or not (is_transient or event.get("code") in ("session_gone", "stream_failed")):
             (line,) = identity
             self.check(line.startswith("id: ") and line not in self.frame_ids, "an id for each frame", line)
             self.frame_ids.add(line)
@@ -63,8 +66,8 @@ class StreamRules:
         elif kind == "RUN_ERROR":
             self.check(self.last != "RUN_ERROR", "2: nothing but RUN_STARTED after RUN_ERROR", event)
             self.run = None
-            self.open.clear()
-            self.steps.clear()
+            for each in (self.open, self.steps, self.spans, self.subagents):
+                each.clear()
         else:
             self.check(self.run is not None, "1, 2: only within a run", event)
             self._inside(kind, event)
@@ -85,7 +88,8 @@ class StreamRules:
         if kind == "RUN_FINISHED":
             same = (event["threadId"], event["runId"]) == (self.thread, self.run)
             self.check(same, "4: the ids of RUN_STARTED", event)
-            self.check(not self.open and not self.steps, "5: everything closed", (self.open, self.steps))
+            left = [*self.open, *self.steps, *self.spans, *self.subagents]
+            self.check(not left, "5: everything closed", left)
             outcome = event.get("outcome", {"type": "success"})
             self.check(not (self.legacy and outcome["type"] == "cancelled"), "14: old clients", event)
             self.check(outcome["type"] != "interrupt" or outcome["interrupts"], "20: interrupts", event)
@@ -95,6 +99,19 @@ class StreamRules:
         elif kind == "TOOL_CALL_RESULT":
             self.check(isinstance(event["content"], str), "7: a result is text", event)
             self.new_message(event["messageId"])
+        elif kind in ("REASONING_START", "REASONING_END"):
+            self._span(kind, event["messageId"])
+        elif kind == "REASONING_ENCRYPTED_VALUE":
+            known = self.calls if event["subtype"] == "tool-call" else self.message_ids
+            self.check(event["entityId"] in known, "a value for something that was sent", event)
+        elif kind.startswith("SUBAGENT_"):
+            begins = kind == "SUBAGENT_STARTED"
+            self.check((event["subagentRunId"] in self.subagents) != begins, "5: subagents in pairs", event)
+            self.subagents ^= {event["subagentRunId"]}
+        elif kind == "ACTIVITY_SNAPSHOT":
+            self.message_ids.add(event["messageId"])
+        elif kind == "ACTIVITY_DELTA":
+            self.check(event["messageId"] in self.message_ids, "5: a snapshot comes first", event)
         elif kind.startswith("STEP_"):
             self._step(kind, event["stepName"])
         elif kind == "STATE_SNAPSHOT":
@@ -103,7 +120,7 @@ class StreamRules:
             self.check(self.state is not None, "11: a base for a patch", event)
             self.state = jsonpatch.apply_patch(self.state, event["delta"])
         elif kind == "MESSAGES_SNAPSHOT":
-            self.check(not self.open, "17: nothing open that the snapshot drops", event)
+            self.check(not self.open and not self.spans, "17: nothing open that the snapshot drops", event)
             self.message_ids = {message["id"] for message in event["messages"]}
             self.check(len(self.message_ids) == len(event["messages"]), "6: unique ids", event)
         elif kind == "CUSTOM":
@@ -116,6 +133,7 @@ class StreamRules:
         if piece == "START":
             self.check(key not in self.open, "5: opened once", event)
             self.check(event.get("role", "assistant") in _TEXT_ROLES | {"reasoning"}, "8: roles", event)
+            self.check(kind != "REASONING_MESSAGE" or key[1] in self.spans, "5: a span around a thought", event)
             self.open[key] = None
             if kind == "TOOL_CALL":
                 self.check(key[1] not in self.calls, "7: a call's id once", event)
@@ -127,6 +145,11 @@ class StreamRules:
             self.check(key in self.open, "5: START comes first", event)
             if piece == "END":
                 del self.open[key]
+
+    def _span(self, kind: str, name: str) -> None:
+        self.check((name in self.spans) == (kind == "REASONING_END"), "5: spans in pairs", (kind, name))
+        self.check(("REASONING_MESSAGE", name) not in self.open, "5: a thought ends before its span", name)
+        self.spans ^= {name}
 
     def _step(self, kind: str, name: str) -> None:
         self.check((name in self.steps) == (kind == "STEP_FINISHED"), "5: steps in pairs", (kind, name))
@@ -161,18 +184,26 @@ class Reducer:
             message = self._find(event["messageId"])
             if message is None:
                 role = event.get("role", "assistant")
-                self.messages.append({"id": event["messageId"], "role": role, "content": ""})
+                self.messages.append({"id": event["messageId"], "role": role, "content": "", **_attribution(event)})
             else:
                 message.setdefault("content", "")
         elif kind in ("TEXT_MESSAGE_CONTENT", "REASONING_MESSAGE_CONTENT"):
             self._find(event["messageId"])["content"] += event["delta"]
+        elif kind in ("TEXT_MESSAGE_END", "REASONING_MESSAGE_END"):
+            if "metadata" in event:
+                self._find(event["messageId"])["metadata"] = event["metadata"]
+        elif kind == "REASONING_ENCRYPTED_VALUE":
+            holder = self._tool_call(event["entityId"]) or self._find(event["entityId"])
+            holder["encryptedValue"] = event["encryptedValue"]
+        elif kind == "TOOL_CALL_END":
+            if "metadata" in event:
+                self._tool_call(event["toolCallId"])["metadata"] = event["metadata"]
+        elif kind.startswith("ACTIVITY_"):
+            self._activity(event)
         elif kind == "TOOL_CALL_START":
             self._call(event)
         elif kind == "TOOL_CALL_ARGS":
-            for message in self.messages:
-                for call in message.get("toolCalls", ()):
-                    if call["id"] == event["toolCallId"]:
-                        call["function"]["arguments"] += event["delta"]
+            self._tool_call(event["toolCallId"])["function"]["arguments"] += event["delta"]
         elif kind == "TOOL_CALL_RESULT":
             self.messages.append(
                 {
@@ -180,6 +211,8 @@ class Reducer:
                     "role": "tool",
                     "toolCallId": event["toolCallId"],
                     "content": event["content"],
+                    **({"metadata": event["metadata"]} if "metadata" in event else {}),
+                    **_attribution(event),
                 }
             )
         elif kind == "MESSAGES_SNAPSHOT":
@@ -199,9 +232,27 @@ class Reducer:
         }
         message = self._find(event["parentMessageId"])
         if message is None:
-            message = {"id": event["parentMessageId"], "role": "assistant"}
+            message = {"id": event["parentMessageId"], "role": "assistant", **_attribution(event)}
             self.messages.append(message)
         message.setdefault("toolCalls", []).append(call)
 
     def _find(self, message_id: str) -> Any:
         return next((message for message in self.messages if message["id"] == message_id), None)
+
+    def _tool_call(self, call_id: str) -> Any:
+        calls = (call for message in self.messages for call in message.get("toolCalls", ()))
+        return next((call for call in calls if call["id"] == call_id), None)
+
+    def _activity(self, event: dict[str, Any]) -> None:
+        message = self._find(event["messageId"])
+        if event["type"] == "ACTIVITY_DELTA":
+            message["content"] = jsonpatch.apply_patch(message["content"], event["patch"])
+        elif message is None:
+            fields = {"role": "activity", "activityType": event["activityType"], "content": event["content"]}
+            self.messages.append({"id": event["messageId"], **fields, **_attribution(event)})
+        else:
+            message["content"] = event["content"]
+
+
+def _attribution(event: dict[str, Any]) -> dict[str, Any]:
+    return {"subagentRunId": event["subagentRunId"]} if "subagentRunId" in event else {}

@@ -10,6 +10,11 @@ from typing import Any
 # A name other than a plain one is quoted as JSON, and may contain anything.
 TURN = re.compile(r'^(?P<seq>-?\d+) (?:\d\d:\d\d )?(?P<label>"(?:[^"\\]|\\.)*"|[^"]+) (?P<text>".*")$')
 
+#: A passage of the memory, below a question.
+PASSAGE = re.compile(r'^(?P<number>\d+) .*?"(?P<text>(?:[^"\\]|\\.)*)"')
+#: How the first message of a request begins that is not a probe.
+KNOWN_BEGINNINGS = ("BEGIN CONVERSATION", "BEGIN MEMORY")
+
 #: (type, key, pattern): the first group is the value. One turn may yield several facts.
 FACT_PATTERNS = tuple(
     (fact_type, key, re.compile(pattern, re.IGNORECASE))
@@ -51,11 +56,30 @@ def generate(body: dict[str, Any]) -> dict[str, Any]:
 
 def reply_to(transcript: str, *, is_summary: bool) -> dict[str, Any]:
     """The JSON object that a good model returns."""
+    if transcript.startswith("BEGIN MEMORY"):
+        return answer_to(transcript)
     turns = turns_of(transcript)
     if is_summary:
         return {"summary": summarise(turns)}
     known = known_of(transcript)
     return {"facts": facts(turns), "insights": insights(turns, known), "instructions": proposals(turns)}
+
+
+def answer_to(content: str) -> dict[str, Any]:
+    """The passages that share a word with the question, and their text; not known if there is none."""
+    question = json.loads(content.rpartition("\nQUESTION ")[2])
+    wanted = _words(question)
+    cited = [
+        (int(match["number"]), json.loads(f'"{match["text"]}"'))
+        for match in map(PASSAGE.match, content.split("\n"))
+        if match and wanted & _words(match["text"])
+    ]
+    text = "; ".join(dict.fromkeys(each for _, each in cited))
+    return {"citations": [number for number, _ in cited], "known": bool(cited), "answer": text}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"[a-z]{4,}|[\u4e00-\u9fff]{2}", text.lower()))
 
 
 def first_text(body: dict[str, Any]) -> str:

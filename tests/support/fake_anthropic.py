@@ -27,6 +27,8 @@ from tests.support.fake_api import (
 )
 
 _STOP_REASONS = {"max_tokens": "max_tokens", "context": "model_context_window_exceeded", "safety": "refusal"}
+#: The one that our provider speaks, and that of the SDK.
+_VERSIONS = ("2023-06-01", "2026-10-21")
 _PARAMETERS = {"json_schema": "output_config", "temperature": "temperature"}
 
 
@@ -44,7 +46,9 @@ class FakeAnthropic(FakeApi):
     def read_call(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Request | None:
         if path != "/v1/messages":
             return None
-        return Request("messages", str(body.get("model")), headers.get("x-api-key", ""), body, headers)
+        # The SDK sends its key as a bearer token.
+        key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        return Request("messages", str(body.get("model")), key, body, headers)
 
     def describe(self, path: str, headers: Mapping[str, str]) -> Reply | None:
         model = path.removeprefix("/v1/models/")
@@ -57,7 +61,7 @@ class FakeAnthropic(FakeApi):
     def refusal(self, call: Request) -> Reply | None:
         if not call.api_key or call.api_key == WRONG_KEY:
             return fail(401, "authentication_error", "invalid x-api-key")
-        if call.headers.get("anthropic-version") != "2023-06-01":
+        if call.headers.get("anthropic-version") not in _VERSIONS:
             return fail(400, "invalid_request_error", "anthropic-version: header is required")
         if call.model == UNKNOWN_MODEL:
             return fail(404, "not_found_error", f"model: {call.model}")
@@ -92,7 +96,7 @@ def message(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, Any
     first = str(call.body["messages"][0]["content"])
     is_summary = '"summary"' in call.body.get("system", "")
     text = json.dumps(answers.reply_to(first, is_summary=is_summary), ensure_ascii=False)
-    if "BEGIN CONVERSATION" not in first:
+    if not first.startswith(answers.KNOWN_BEGINNINGS):
         text = '{"kind": "note"}'
     if kind in ("max_tokens", "context", "broken_json"):
         text = text[: len(text) * 2 // 3]

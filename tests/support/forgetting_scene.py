@@ -59,6 +59,9 @@ async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET
         ("imported_states", "(app_name, user_id, delta, version)"
          " VALUES ($1, $2, jsonb_build_object('x', $5::text), 1000 + hashtext($4))"),
         ("stream_tickets", "VALUES (sha256($4::text::bytea), $1, $2, $4, $5, now())"),
+        ("store_items", "(app_name, namespace, key, value)"
+         " VALUES ($1, ARRAY['users', $2, $4], 'k', jsonb_build_object('x', $5::text))"),
+        ("item_vectors", "SELECT id, $5, '$', '[1]' FROM store_items WHERE namespace = ARRAY['users', $2, $4]"),
         ("api_keys", "(id, app_name, user_id, name, roles, secret_hash)"
          " VALUES (left(md5($2 || $4), 12), $1, $2, $5, '{read}', sha256($4::text::bytea))"),
     ):  # fmt: skip

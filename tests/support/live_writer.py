@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import uvicorn
 
-from hippocampus.providers.local.provider import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
 from pulse.runs.agents import Agent
 from workers.api import live_streams
@@ -39,9 +39,8 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         live_streams.opened(config, pool, agents) as live,
     ):
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
-        server = uvicorn.Server(
-            _server_config(build_api(config, pool, live, LocalEmbedder(), metrics), config.max_body_bytes)
-        )
+        api = build_api(config, pool, live, LocalEmbedder(), LocalGenerator(), metrics)
+        server = uvicorn.Server(_server_config(api, config.max_body_bytes))
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()

@@ -21,7 +21,6 @@ from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import JobFencedError, TransientProviderError, WatermarkMovedError
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import (
-    EMBEDDING_DIMENSIONS,
     ConversationSlice,
     ExtractedFact,
     Origin,
@@ -81,7 +80,7 @@ class FlatEmbedder:
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         if task == "document" and self.rng.random() < 0.3:
             raise TransientProviderError("down")
-        return [[1.0] * EMBEDDING_DIMENSIONS for _ in texts]
+        return [[1.0] * 384 for _ in texts]
 
     async def close(self) -> None: ...
 

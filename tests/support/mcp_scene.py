@@ -15,10 +15,11 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult
 
+from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.local.embedding import LocalEmbedder
-from hippocampus.providers.protocols import Embedder
+from hippocampus.providers.protocols import Answerer, Embedder
 from hippocampus.search import MemorySearch
 from pulse.api_keys import Grant, Role
 from pulse.session_service import OpenSessionService
@@ -39,10 +40,12 @@ async def connected(
     app: str = "shop",
     era: Era = "auto",
     embedder: Embedder | None = None,
+    generator: Answerer | None = None,
 ) -> AsyncIterator[Client]:
     """A client of a server in this process, on behalf of a user; with every role if none is named."""
     used = embedder or LocalEmbedder()
     sessions = OpenSessionService(pool)
+    assembler = ContextAssembler(pool, used, language="en")
     caller = Caller(
         app_name=app,
         user_id=user,
@@ -52,7 +55,8 @@ async def connected(
             sessions=sessions,
             memory=OpenMemoryService(pool, used),
             search=MemorySearch(pool, used),
-            assembler=ContextAssembler(pool, used, language="en"),
+            assembler=assembler,
+            answers=AnswerService(assembler, generator),
         ),
         slot=contextlib.nullcontext,
     )

@@ -14,11 +14,13 @@ import asyncpg
 
 from hippocampus.errors import RateLimitedError
 from hippocampus.providers.protocols import EmbeddingTask
-from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+from hippocampus.records import Vector
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 
 APP = "app"
+#: Of the vectors of words: so many that two words seldom share one.
+DIMENSIONS = 1536
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
@@ -39,7 +41,7 @@ class SilentEmbedder(WordEmbedder):
     """An embedder that returns zero vectors."""
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
-        return [[0.0] * EMBEDDING_DIMENSIONS for _ in texts]
+        return [[0.0] * DIMENSIONS for _ in texts]
 
 
 class ExhaustedEmbedder(WordEmbedder):
@@ -50,9 +52,9 @@ class ExhaustedEmbedder(WordEmbedder):
 
 
 def vector_of(text: str) -> Vector:
-    vector = [0.0] * EMBEDDING_DIMENSIONS
+    vector = [0.0] * DIMENSIONS
     for word in text.lower().replace(".", " ").replace(",", " ").split():
-        vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) % EMBEDDING_DIMENSIONS] += 1.0
+        vector[int.from_bytes(hashlib.sha256(word.encode()).digest()[:4]) % DIMENSIONS] += 1.0
     norm = math.sqrt(sum(value * value for value in vector)) or 1.0
     return [value / norm for value in vector]
 

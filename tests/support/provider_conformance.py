@@ -26,9 +26,11 @@ from typing import Any, ClassVar, get_args
 
 import pytest
 
-from hippocampus import errors, records
+from hippocampus import errors, prompts, records
 from hippocampus.providers.calls import CallRecord
-from hippocampus.providers.protocols import Checkable, Embedder, EmbeddingTask, Generator
+from hippocampus.providers.local.embedding import DIMENSIONS
+from hippocampus.providers.protocols import Answerer, Checkable, Embedder, EmbeddingTask, Generator
+from hippocampus.text.tokens import count_tokens
 from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY, FakeApi
 from tests.support.waiting import WAIT_SECONDS
 
@@ -183,7 +185,7 @@ class GeneratorConformance:
         await generator.close()
 
 
-def assert_unit(vectors: Sequence[records.Vector], dimensions: int = records.EMBEDDING_DIMENSIONS) -> None:
+def assert_unit(vectors: Sequence[records.Vector], dimensions: int = DIMENSIONS) -> None:
     for vector in vectors:
         assert isinstance(vector, list)
         assert len(vector) == dimensions
@@ -203,7 +205,7 @@ class EmbedderConformance:
 
     deterministic = True
     long_text_chars = 20_000
-    dimensions = records.EMBEDDING_DIMENSIONS
+    dimensions = DIMENSIONS
 
     @pytest.fixture
     def embedder(self) -> Any:
@@ -458,6 +460,67 @@ class _Faults:
             await connect(model=UNKNOWN_MODEL).check()
         with pytest.raises(errors.TransientProviderError):
             await connect(base_url="http://127.0.0.1:9", attempts=1).check()
+
+
+PASSAGES = '1 fact 2026-03-02 "home_city: Lisbon"\n2026-03-02\n2 user "I work as a nurse."\n3 user "我住在杭州。"'
+
+
+class AnswererConformance:
+    """Checks for `hippocampus.providers.protocols.Answerer` behind an API; they share the fixtures of `_Faults`."""
+
+    @staticmethod
+    def question(text: str, **fields: Any) -> records.Question:
+        return records.Question(**{"text": text, "passages": PASSAGES, "asked_at": START, "tokens_max": 100, **fields})
+
+    async def test_a_question_is_answered_with_citations(self, connect: Any, fake: FakeApi) -> None:
+        """By the passage that answers it, in either language; the prompt is the file's, the reply is bounded."""
+        answerer = connect()
+        assert isinstance(answerer, Answerer)
+        reply = await answerer.answer(self.question("Which city is her home, or Lisbon?"))
+        assert (reply.text, reply.citations) == ("home_city: Lisbon", (1,))
+        assert_origin(reply.origin, answerer.name)
+        assert reply.usage.prompt_tokens > 0
+        sent = json.dumps(fake.requests[0].body, ensure_ascii=False)
+        assert json.dumps(prompts.load("answer").text, ensure_ascii=False) in sent
+        assert "ASKED 2026-03-02 Monday 09:00" in sent
+        assert "LANGUAGE E" not in sent
+        assert "1224" in sent  # twice the answer's tokens, and what is around it
+        chinese = await answerer.answer(self.question("谁住在杭州？", language="Chinese"))
+        assert (chinese.text, chinese.citations) == ("我住在杭州。", (3,))
+        assert "LANGUAGE Chinese" in json.dumps(fake.requests[-1].body, ensure_ascii=False)
+
+    async def test_what_no_passage_says_is_not_known(self, connect: Any) -> None:
+        reply = await connect().answer(self.question("Which instrument?"))
+        assert (reply.text, reply.citations) == (None, ())
+
+    async def test_an_answer_that_is_too_long_is_sent_back_once(self, connect: Any, fake: FakeApi) -> None:
+        """Then it is cut after its last full sentence."""
+        long = json.dumps({"citations": [2, 2, 9], "known": True, "answer": "She works as a nurse. " * 40})
+        fake.script("text", text=long, times=2)
+        reply = await connect().answer(self.question("Is she a nurse?", tokens_max=50))
+        assert reply.text is not None
+        assert reply.text.endswith("She works as a nurse.")
+        assert 25 < count_tokens(reply.text) <= 50
+        assert reply.citations == (2, 9)
+        assert len(fake.requests) == 2
+
+    @pytest.mark.parametrize(
+        "nonsense",
+        [
+            "",
+            "She is a nurse.",
+            '{"citations": [1], "known": true, "answer": " "}',
+            '{"citations": ["one"], "known": true, "answer": "A nurse."}',
+            '{"known": true, "answer": "A nurse."}',
+        ],
+    )
+    async def test_nonsense_is_never_an_answer(self, connect: Any, fake: FakeApi, nonsense: str) -> None:
+        """A reply without a text or with citations that are no numbers is repaired once, then an error."""
+        fake.script("text", text=nonsense)
+        assert (await connect().answer(self.question("Is she a nurse?"))).citations == (2,)
+        fake.script("text", text=nonsense, times=2)
+        with pytest.raises(errors.MalformedReplyError):
+            await connect().answer(self.question("Is she a nurse?"))
 
 
 class GeneratorFaults(_Faults):

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from hippocampus.providers.local.embedding import DIMENSIONS
 from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import (
-    EMBEDDING_DIMENSIONS,
     ConversationSlice,
     ExtractedFact,
     ExtractedInsight,
     Origin,
+    Question,
     Reflection,
+    Reply,
     Summary,
     Vector,
 )
@@ -58,7 +60,7 @@ class ScriptedEmbedder:
     """Embeds as the local provider does; raises `failure` if set; `dimensions` truncates the vectors."""
 
     failure: Exception | None = None
-    dimensions: int = EMBEDDING_DIMENSIONS
+    dimensions: int = DIMENSIONS
     during: Callable[[], Awaitable[None]] | None = None
     batches: list[list[str]] = field(default_factory=list)
     model: str = "scripted-embedding"
@@ -72,6 +74,19 @@ class ScriptedEmbedder:
         return [vector[: self.dimensions] for vector in await LocalEmbedder().embed(texts, task)]
 
     async def close(self) -> None: ...
+
+
+@dataclass
+class ScriptedAnswerer:
+    """Replies what `reply` makes of a question."""
+
+    reply: Callable[[Question], Reply | Awaitable[Reply]]
+    asked: list[Question] = field(default_factory=list)
+
+    async def answer(self, question: Question) -> Reply:
+        self.asked.append(question)
+        found = self.reply(question)
+        return found if isinstance(found, Reply) else await found
 
 
 class Gate:

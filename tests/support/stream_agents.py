@@ -11,6 +11,7 @@ from pulse.runs.agents import AgentError, RunContext, echo
 from workers import settings
 from workers.writer import main_writer
 
+ARGUMENTS = '{"query": "a/b", "limit": 2}'
 LONG = "你好，世界 🦊 \u2028 and the rest of it. "
 
 
@@ -105,7 +106,32 @@ async def flood(run: RunContext) -> None:
             await text.push(f"part {number}")
 
 
+async def emit(run: RunContext) -> None:
+    """Emit every kind of event of an agent's own: reasoning, streamed calls, activities, subagents, usage."""
+    async with run.thought() as thought:
+        await thought.push("I look it up.")
+        thought.encrypted_value = "opaque"
+    async with run.streamed_call("search", tool_call_id=f"call-{run.run.run_id}") as call:
+        for piece in (ARGUMENTS[:9], ARGUMENTS[9:]):
+            await call.push(piece)
+            await asyncio.sleep(0.05)
+    await run.tool_result(call.message_id, "no such index", is_error=True)
+    await run.call_tool("look", {"n": 1}, tool_call_id=f"look-{run.run.run_id}", encrypted_value="sealed")
+    await run.tool_result(f"look-{run.run.run_id}", {"n": 1})
+    await run.custom("shop:stock", {"left": 3})
+    await run.custom("shop:progress", 0.5, transient=True)
+    plan = await run.activity("PLAN", {"steps": ["look"]})
+    await run.change_activity(plan, "PLAN", [{"op": "add", "path": "/steps/-", "value": "say"}])
+    async with run.subagent("writer", description="writes the answer"):
+        async with run.text() as text:
+            await text.push("Three are left.")
+    for _ in range(2):
+        run.add_usage(provider="local", model="tiny", input_tokens=7, output_tokens=5)
+    run.add_usage(provider=None, model="other", input_tokens=1, output_tokens=None)
+
+
 AGENTS = {
+    "emit": emit,
     "default": work,
     "echo": echo,
     "fail": fail,

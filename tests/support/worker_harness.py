@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from uuid import UUID
@@ -14,7 +12,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.forked import ForkedProcess
 from tests.support.waiting import until
 from tests.support.worker_process import TABLES
 
@@ -22,7 +20,7 @@ from tests.support.worker_process import TABLES
 class WorkerProcess:
     """One worker process, with its log in a file."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, popen: ForkedProcess, log: Path) -> None:
         self.popen = popen
         self.log = log
 
@@ -38,7 +36,7 @@ class WorkerProcess:
 
     async def ended(self) -> int:
         await until(lambda: self.popen.poll() is not None)
-        return int(self.popen.returncode)
+        return self.popen.wait()
 
 
 class Workers:
@@ -66,11 +64,7 @@ class Workers:
             **{"HIPPOCAMPUS_" + name.upper(): value for name, value in settings.items()},
         }
         log = self.folder / f"worker-{len(self.started)}.log"
-        with log.open("wb") as sink:
-            popen = subprocess.Popen(
-                [sys.executable, "-m", module, pool], cwd=ROOT, env=environment, stdout=sink, stderr=sink
-            )
-        worker = WorkerProcess(popen, log)
+        worker = WorkerProcess(ForkedProcess(module, pool, environment=environment, log=log), log)
         self.started.append(worker)
         return worker
 

@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 import httpx
 
-from tests.support.paths import ROOT
+from tests.support.forked import ForkedProcess
 from tests.support.waiting import WAIT_SECONDS
 
 BODY_BYTES_MAX = 9_000_000
@@ -41,21 +40,14 @@ class WriterProcess:
             "HIPPOCAMPUS_API_PORT": str(self.port),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: ForkedProcess | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> subprocess.Popen[bytes]:
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", self._module],
-                env=self._environment,
-                cwd=ROOT,
-                stdout=log,
-                stderr=log,
-            )
+    def start(self) -> ForkedProcess:
+        self.process = ForkedProcess(self._module, environment=self._environment, log=self.log_path)
         return self.process
 
     def refusal(self) -> tuple[int, str]:

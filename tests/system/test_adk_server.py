@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 
 import asyncpg
 import httpx
+import psycopg
 import pytest
 
 from tests.support import cli_process
@@ -111,3 +113,37 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     assert await pool.fetchval("SELECT count(*) FROM events") == 4
     assert await pool.fetchval("SELECT count(*) FROM artifact_blobs") == 1
     assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")
+
+
+def test_adk_run_keeps_its_session_here(agents: Path, tmp_path: Path, dsn: str, home: Path) -> None:
+    """It reads services.yaml from the agent's own folder. An image of `adk deploy` has none in the folder, but
+    finds the services.py of --extra_packages on its PYTHONPATH."""
+    packages = tmp_path / "packages"
+    packages.mkdir()
+    addresses = [f"--{kind}_service_uri=hippocampus://" for kind in ("session", "memory", "artifact")]
+
+    environment = cli_process.environment(home, DATABASE_URL=dsn)
+
+    def say_once(session_id: str, text: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "google.adk.cli", "run", *addresses, f"--session_id={session_id}",
+             str(agents / "companion"), text],
+            env=environment, check=False,
+            capture_output=True, text=True, timeout=WAIT_SECONDS,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.stdout
+
+    with psycopg.connect(dsn) as connection:
+        for session_id in ("first", "second"):
+            connection.execute("SELECT create_session('companion', 'test_user', %s)", [session_id])
+    shutil.copy(agents / "services.yaml", agents / "companion")
+    assert "I'll remember that." in say_once("first", "I love plum jam.")
+    (agents / "companion" / "services.yaml").unlink()
+    (packages / "services.py").write_text("from workers.adk import register\n\nregister()\n")
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(packages), environment.get("PYTHONPATH"))))
+    assert "You told me: I love plum jam." in say_once("second", "Which jam do I love?")
+    with psycopg.connect(dsn) as connection:
+        [[events]] = connection.execute("SELECT count(*) FROM events").fetchall()
+    assert events == 4

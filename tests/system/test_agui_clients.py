@@ -15,7 +15,7 @@ from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = pytest.mark.system
 
-SCENARIOS = 11
+SCENARIOS = 13
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +27,8 @@ def writer(agents_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.mark.parametrize("package", ["@ag-ui/client", "client-before-1"])
 def test_real_client_accepts_every_stream(writer: WriterProcess, node_folder: Path, package: str) -> None:
-    """Text, tools, state, errors, cancel, interrupts and further runs, over POST, GET and WebSocket: the client's
-    pipeline accepts each stream without a warning, sees its end, and shows the same over every transport."""
+    """Text, tools, state, errors, cancel, interrupts, an agent's own events, edits and further runs, over POST, GET and
+    WebSocket: the client's pipeline accepts each stream without a warning, sees its end, and shows the same."""
     headers = json.dumps({"Authorization": f"Bearer {KEY}", **OWNER})
     done = subprocess.run(
         ["node", "check.mjs", package, writer.url],

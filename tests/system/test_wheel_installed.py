@@ -69,8 +69,29 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def test_the_build_emits_no_warning(installed: Installed) -> None:
     """Both archives are built, the wheel from the source archive, without a warning."""
     assert not re.search("warn|deprecat|error", installed.build_said, re.IGNORECASE), installed.build_said
-    assert installed.wheel.name == f"hippocampus-{VERSION}-py3-none-any.whl"
-    assert installed.sdist.name == f"hippocampus-{VERSION}.tar.gz"
+    assert installed.wheel.name == f"pg_hippocampus-{VERSION}-py3-none-any.whl"
+    assert installed.sdist.name == f"pg_hippocampus-{VERSION}.tar.gz"
+
+
+def test_the_index_would_accept_both_archives(installed: Installed) -> None:
+    """Their metadata is complete, and the description renders."""
+    check = [sys.executable, "-m", "twine", "check", "--strict", str(installed.wheel), str(installed.sdist)]
+    done = subprocess.run(check, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count("PASSED") == 2
+
+
+def test_pipx_runs_the_wheel_without_an_installation(installed: Installed, tmp_path: Path) -> None:
+    spec = f"pg-hippocampus[cli] @ {installed.wheel.as_uri()}"
+    home = {name: str(tmp_path / name) for name in ("PIPX_HOME", "PIPX_BIN_DIR", "HOME")}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PIP_CONSTRAINT": str(installed.wheel.parent / "constraints.txt"),
+        **home,
+    }
+    pipx = [sys.executable, "-m", "pipx", "run", "--spec", spec, "hippocampus", "--version"]
+    done = subprocess.run(pipx, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"hippocampus {VERSION}\n", done.stderr
 
 
 def test_the_environment_holds_the_wheels_dependencies(installed: Installed) -> None:

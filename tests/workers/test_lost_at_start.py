@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from pathlib import Path
 
 import asyncpg
 import pytest
 
+from tests.support.forked import ForkedProcess
 from tests.support.waiting import until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess
@@ -29,7 +29,7 @@ async def cut_waiter(pool: asyncpg.Pool) -> None:
     assert await pool.fetchval("SELECT pg_terminate_backend($1)", await waiter(pool))
 
 
-def spawn(role: str, dsn: str, workers: Workers, tmp_path: Path) -> tuple[subprocess.Popen[bytes], Path]:
+def spawn(role: str, dsn: str, workers: Workers, tmp_path: Path) -> tuple[ForkedProcess, Path]:
     """Start a role as in production, and return its log."""
     if role == "writer":
         writer = WriterProcess(dsn, tmp_path / "writer.log")

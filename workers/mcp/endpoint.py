@@ -15,8 +15,8 @@ import asyncpg
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.requests import Request
-from starlette.routing import Route
 
+from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
@@ -29,17 +29,16 @@ from workers.mcp.caller import Caller, Services
 from workers.mcp.server import Context, build_server
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from workers.settings import Settings
 
-PATH = "/mcp"
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[Route]:
-    """Yield the route, which answers until the block is left."""
+async def opened(settings: Settings) -> AsyncIterator[ASGIApp]:
+    """Yield the application of the route, which answers until the block is left."""
     manager = StreamableHTTPSessionManager(
         build_server(_caller_of),
         stateless=True,
@@ -47,8 +46,7 @@ async def opened(settings: Settings) -> AsyncIterator[Route]:
         max_request_body_size=settings.max_body_bytes,
     )
     async with manager.run():
-        # Without sessions there is nothing to GET or DELETE.
-        yield Route(PATH, _Endpoint(manager), methods=["POST"], include_in_schema=False)
+        yield _Endpoint(manager)
 
 
 class _Endpoint:
@@ -83,6 +81,7 @@ def _caller_of(context: Context) -> Caller:
             memory=service_of(request, OpenMemoryService),
             search=service_of(request, MemorySearch),
             assembler=service_of(request, ContextAssembler),
+            answers=service_of(request, AnswerService),
         ),
         slot=service_of(request, Admission).slot,
         request_id=request.scope["state"]["request_id"],

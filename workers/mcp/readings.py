@@ -1,16 +1,14 @@
 """What a person attaches to a conversation: resources to read, and the prompt `recall`.
 
-memory://profile                 the facts and the strongest memories of the user, as one page
+memory://profile                 what holds of the user, as one page: see `hippocampus.profile`
 memory://facts                   the facts that hold, as JSON
 memory://sessions/{session_id}   what the next turn of a session needs; '/' in the id is written %2F
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from mcp.types import (
@@ -24,16 +22,14 @@ from mcp.types import (
     TextResourceContents,
 )
 
+from hippocampus.profile import read_profile
 from pulse.errors import InvalidInputError
-from pulse.postgres.json_values import clean_text
 from workers.mcp.caller import Caller
-from workers.mcp.tools import TEXT_MAX, FactArguments, list_facts
+from workers.mcp.tools import FactArguments, list_facts
 
-#: Of a session's window and of the prompt, in tokens; of the page about the user, in characters.
+#: Of a session's window, of the prompt and of the page about the user.
 PAGE_TOKENS = 2_000
-PAGE_MAX = 8_000
 FACTS_MAX = 100
-_MEMORIES_MAX = 50
 _TOPIC_MAX = 2_000
 _SESSION_PREFIX = "/"
 
@@ -60,37 +56,10 @@ async def _window(caller: Caller, query: str, session_id: str | None) -> str:
 
 
 async def _profile(caller: Caller) -> str:
-    """Return the facts, then the memories, the strongest first, as many as fit."""
-    memory, app_name, user_id = caller.services.memory, caller.app_name, caller.user_id
-    facts = await memory.list_facts(app_name=app_name, user_id=user_id, limit=FACTS_MAX)
-    memories = await memory.list_memories(app_name=app_name, user_id=user_id, limit=_MEMORIES_MAX)
-    lines = [
-        *_section("Facts", (f"{fact.key}: {_said(fact.value)}" for fact in facts)),
-        *_section("Memories", (each.content for each in memories)),
-    ]
-    page: list[str] = []
-    left = PAGE_MAX
-    for line in lines:
-        left -= len(line) + 1
-        if left < 0:
-            page.append("…")
-            break
-        page.append(line)
-    return "\n".join(page)
-
-
-def _said(value: Any) -> str:
-    """Return a fact's value in words: that of an object is its text, with whom it is about."""
-    said = value
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
-        said = f"{value['subject']}: {value['text']}" if value.get("subject") else value["text"]
-    return clean_text(said if isinstance(said, str) else json.dumps(value, ensure_ascii=False))
-
-
-def _section(title: str, texts: Iterable[str]) -> list[str]:
-    # One line each: a text with line breaks cannot pass for a heading of this page.
-    items = [f"- {' '.join(text[:TEXT_MAX].split())}" for text in texts]
-    return [f"## {title}", *items] if items else []
+    page = await read_profile(
+        caller.services.pool, app_name=caller.app_name, user_id=caller.user_id, max_tokens=PAGE_TOKENS
+    )
+    return page.text
 
 
 async def _facts(caller: Caller) -> str:
@@ -103,7 +72,7 @@ _PAGES = {
             uri="memory://profile",
             name="profile",
             title="What is known of me",
-            description="The facts that hold and the strongest memories, as one page.",
+            description="What holds, as one page: instructions, rules, facts and the strongest insights.",
             mime_type="text/plain",
         ),
         _profile,

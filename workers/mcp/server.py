@@ -55,7 +55,8 @@ _NAME_SHOWN_MAX = 40
 _INSTRUCTIONS = """\
 The long-term memory of one user: what was said in earlier conversations, and the facts and summaries extracted from it.
 
-- Before you answer something that may depend on the user, call search_memory, or get_context for one ready text.
+- Before you answer something that may depend on the user, call search_memory, get_context for one
+  ready text, or ask_memory for a short answer with citations.
 - When the user tells you something that should be known later, call remember. Do not store secrets.
 - explain_memory shows what a memory rests on. forget_memory erases one for good: only when the user asks for it.
 

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import stat
 import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
+import structlog
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError
 
+from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
@@ -28,20 +34,29 @@ if TYPE_CHECKING:
 
     import anyio
 
-    from hippocampus.providers.protocols import Embedder
+    from hippocampus.providers.protocols import Embedder, Generator
     from pulse.database import Pool
 
 #: The longest message that is read, as the largest body of a request over HTTP.
 _LINE_BYTES_MAX = 8 * 1024 * 1024
+#: What is kept of a longer one, to find its id.
+_PIECE_BYTES = 1024
+_ID = rb'"id"\s*:\s*(?P<id>-?\d{1,18}|"[\w.:/ -]{1,128}")'
+_ID_FIRST = re.compile(rb'\s*\{(?:\s*"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,)*\s*' + _ID + rb"\s*,")
+_ID_LAST = re.compile(_ID + rb"\s*\}\s*\Z")
+_log = structlog.get_logger(__name__)
 
 
-async def serve(pool: Pool, embedder: Embedder, *, app_name: str, user_id: str, roles: Collection[Role]) -> None:
-    """Serve one client until it closes standard input. The caller closes pool and embedder.
+async def serve(
+    pool: Pool, embedder: Embedder, generator: Generator, *, app_name: str, user_id: str, roles: Collection[Role]
+) -> None:
+    """Serve one client until it closes standard input. The caller closes pool and models.
 
     Args:
         roles: what the client may do.
     """
     sessions = OpenSessionService(pool)
+    assembler = ContextAssembler(pool, embedder, language="en")
     caller = Caller(
         app_name=app_name,
         user_id=user_id,
@@ -51,20 +66,49 @@ async def serve(pool: Pool, embedder: Embedder, *, app_name: str, user_id: str, 
             sessions=sessions,
             memory=OpenMemoryService(pool, embedder),
             search=MemorySearch(pool, embedder),
-            assembler=ContextAssembler(pool, embedder, language="en"),
+            assembler=assembler,
+            answers=AnswerService(assembler, generator),
         ),
         slot=contextlib.nullcontext,
     )
     server = build_server(lambda _context: caller)
     try:
-        async with _lines() as lines, stdio_server(stdin=lines) as (incoming, outgoing):
+        overlong = _Overlong()
+        async with _lines(overlong) as lines, stdio_server(stdin=lines) as (incoming, outgoing):
+            overlong.outgoing = outgoing
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:
         await sessions.close()
 
 
+class _Overlong:
+    """Answers a message that is too long to be read, so that its sender does not wait for an answer."""
+
+    def __init__(self) -> None:
+        self.outgoing: Any = None
+
+    async def refuse(self, beginning: bytes, end: bytes) -> None:
+        """Send an error to the request whose line begins and ends like this."""
+        error = ErrorData(
+            code=INVALID_REQUEST, message=f"A message has at most {_LINE_BYTES_MAX // 2**20} MB: send less at once."
+        )
+        _log.warning("mcp_message_refused", reason="too_long")
+        await self.outgoing.send(
+            SessionMessage(JSONRPCError(jsonrpc="2.0", id=request_id_of(beginning, end), error=error))
+        )
+
+
+def request_id_of(beginning: bytes, end: bytes) -> int | str | None:
+    """Return the id of a request of which two pieces are known; None if it is in neither.
+
+    Clients write it before the parameters, or as the last member.
+    """
+    found = _ID_FIRST.match(beginning) or _ID_LAST.search(end)
+    return None if found is None else json.loads(found["id"])
+
+
 @contextlib.asynccontextmanager
-async def _lines() -> AsyncIterator[anyio.AsyncFile[str] | None]:
+async def _lines(overlong: _Overlong) -> AsyncIterator[anyio.AsyncFile[str] | None]:
     """Yield the lines of standard input, read by the event loop: a thread that waits for one cannot be cancelled.
 
     None where the loop cannot read it, as from a file or a terminal: then the library does.
@@ -85,11 +129,36 @@ async def _lines() -> AsyncIterator[anyio.AsyncFile[str] | None]:
         lambda: asyncio.StreamReaderProtocol(reader), pipe
     )
     try:
-        yield cast("Any", _texts(reader))
+        yield cast("Any", _texts(reader, overlong))
     finally:
         transport.close()
 
 
-async def _texts(reader: asyncio.StreamReader) -> AsyncIterator[str]:
-    async for line in reader:
+async def _texts(reader: asyncio.StreamReader, overlong: _Overlong) -> AsyncIterator[str]:
+    while True:
+        try:
+            line = await reader.readuntil()
+        except asyncio.IncompleteReadError as error:
+            if error.partial:
+                yield error.partial.decode(errors="replace")
+            return
+        except asyncio.LimitOverrunError:
+            await overlong.refuse(*await _skip_line(reader))
+            continue
         yield line.decode(errors="replace")
+
+
+async def _skip_line(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Read the rest of a line without keeping it; return its beginning and its end."""
+    beginning = end = b""
+    while True:
+        try:
+            piece = await reader.readuntil()
+        except asyncio.LimitOverrunError as error:
+            piece = await reader.readexactly(error.consumed or 1)
+        except asyncio.IncompleteReadError as error:
+            return beginning, (end + error.partial)[-_PIECE_BYTES:]
+        beginning = beginning or piece[:_PIECE_BYTES]
+        end = (end + piece[-_PIECE_BYTES:])[-_PIECE_BYTES:]
+        if piece.endswith(b"\n"):
+            return beginning, end

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from hippocampus.answers import QUESTION_LENGTH_MAX, AnsweredBy
 from hippocampus.http.fields import Moment
 from hippocampus.records import FactType, Importance
 from hippocampus.search import SearchFilter, SearchMemoryResult, Source
@@ -34,6 +35,8 @@ TURNS_SHOWN_MAX = 50
 _TURNS_MAX = 200
 _CONTENT_MAX = 10_000
 _TURN_MAX = 100_000
+#: Clients give a call about a minute.
+_ANSWER_SECONDS_MAX = 50.0
 
 #: What is found: a memory that was extracted or given, a fact, or a turn of a conversation.
 Kind: TypeAlias = Literal["memory", "fact", "turn"]
@@ -187,6 +190,63 @@ async def get_context(caller: Caller, given: ContextArguments) -> Context:
     return Context(text=window.text, tokens=window.total_tokens)
 
 
+class AskArguments(Arguments):
+    """Of ask_memory."""
+
+    question: Annotated[str, Field(min_length=1, max_length=QUESTION_LENGTH_MAX, description="In plain words.")]
+
+
+class Cited(Answer):
+    """What an answer rests on."""
+
+    id: Annotated[UUID, Field(description="For explain_memory.")]
+    kind: Kind
+    content: str
+    occurred_at: datetime | None
+    session_id: str | None
+
+
+class Answered(Answer):
+    """An answer."""
+
+    text: str
+    is_known: bool
+    answered_by: Annotated[
+        AnsweredBy | None, Field(description="passages: no model wrote it. Null: nothing is remembered.")
+    ]
+    citations: list[Cited]
+    truncated: Annotated[bool, Field(description="Whether a text was cut, to be short.")]
+
+
+async def ask_memory(caller: Caller, given: AskArguments) -> Answered:
+    """Answer a question from what is known."""
+    found = await caller.services.answers.ask(
+        app_name=caller.app_name, user_id=caller.user_id, question=given.question, max_seconds=_ANSWER_SECONDS_MAX
+    )
+    budget = _Budget()
+    text = budget.cut(found.text)
+    cited: list[Cited] = []
+    for each in found.citations:
+        if budget.is_spent():
+            break
+        cited.append(
+            Cited(
+                id=each.id,
+                kind=each.source,
+                content=budget.cut(each.text),
+                occurred_at=each.occurred_at,
+                session_id=each.session_id,
+            )
+        )
+    return Answered(
+        text=text,
+        is_known=found.is_known,
+        answered_by=found.answered_by,
+        citations=cited,
+        truncated=budget.was_cut,
+    )
+
+
 class FactArguments(Arguments):
     """Of list_facts."""
 
@@ -273,14 +333,14 @@ def _short(value: Any, budget: _Budget) -> Any:
 class ExplainArguments(Arguments):
     """Of explain_memory."""
 
-    memory_id: Annotated[UUID, Field(description="The id of a memory or a fact, from search_memory or list_facts.")]
+    memory_id: Annotated[UUID, Field(description="The id of a memory, a fact or a turn, as other tools return it.")]
 
 
 class Explained(Answer):
-    """A memory or a fact, and what it is known from."""
+    """A memory, a fact or a turn."""
 
     id: UUID
-    kind: Literal["memory", "fact"]
+    kind: Kind
     type: str
     content: str
     recorded_at: datetime
@@ -313,7 +373,7 @@ async def explain_memory(caller: Caller, given: ExplainArguments) -> Explanation
     drawn = origin.drawn
     memory = Explained(
         id=drawn.id,
-        kind="fact" if drawn.source.startswith("fact") else "memory",
+        kind="fact" if drawn.source.startswith("fact") else "turn" if drawn.source == "turn" else "memory",
         type=drawn.kind,
         content=budget.cut(drawn.content),
         recorded_at=drawn.recorded_at,
@@ -354,11 +414,13 @@ class Remembered(Answer):
 
 
 async def remember(caller: Caller, given: RememberArguments) -> Remembered:
-    """Store a memory in the caller's words."""
-    name = given.name or str(uuid4())
-    memory = GivenMemory(content=given.content, name=name, importance=given.importance, occurred_at=given.occurred_at)
-    await caller.services.given.give(caller.app_name, caller.user_id, [memory])
-    return Remembered(id=caller.services.given.id_of(caller.app_name, caller.user_id, name))
+    """Store a memory in the caller's words: by hand, and by the caller's key."""
+    memory = GivenMemory(
+        content=given.content, name=given.name, importance=given.importance, occurred_at=given.occurred_at
+    )
+    by = caller.grant.key_id
+    edit = await caller.services.editor.remember(caller.app_name, caller.user_id, memory, by=by)
+    return Remembered(id=edit.ids[0])
 
 
 class TurnGiven(Arguments):
@@ -475,6 +537,16 @@ _ALL: Sequence[Tool] = (
         run=get_context,
     ),
     Tool(
+        name="ask_memory",
+        title="Ask the memory",
+        description="Get a short answer to a question about the user, with citations; says so if it is not known.",
+        role="read",
+        arguments=AskArguments,
+        answer=Answered,
+        hints=_hints(),
+        run=ask_memory,
+    ),
+    Tool(
         name="list_facts",
         title="List facts",
         description="List the facts that hold of the user, or held at another time, such as name, home and likes.",
@@ -487,7 +559,7 @@ _ALL: Sequence[Tool] = (
     Tool(
         name="explain_memory",
         title="Explain a memory",
-        description="Show the turns from which a memory or a fact is known, and when it was recorded.",
+        description="Show the turns from which a memory or a fact is known, or a turn, and when it was recorded.",
         role="read",
         arguments=ExplainArguments,
         answer=Explanation,

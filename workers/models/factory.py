@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from hippocampus.providers import features, registry
 from hippocampus.providers.registry import ModelConfig
-from hippocampus.records import EMBEDDING_DIMENSIONS
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -64,11 +63,7 @@ def _embedder(
             texts_max=settings.embedder_texts_max,
             text_tokens_max=settings.embedder_tokens_max,
         )
-        embedder = registry.find(chosen.provider).load().make_embedder(config)
-        size = getattr(embedder, "size", EMBEDDING_DIMENSIONS)
-        if size != EMBEDDING_DIMENSIONS:
-            raise ValueError(f"its vectors have {size} dimensions, and the columns hold {EMBEDDING_DIMENSIONS}")
-        return embedder
+        return registry.find(chosen.provider).load().make_embedder(config)
 
 
 @contextlib.contextmanager

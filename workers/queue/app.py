@@ -59,13 +59,12 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
 
 def make_connector(settings: Settings) -> PsycopgConnector:
     """Return the queue's own connections: procrastinate's driver is another one, so they are counted separately."""
-    # libpq splits options at spaces.
-    search_path = database.search_path(settings.schema_name).replace(", ", ",")
+    address, schema = database.read_address(settings.dsn or "", settings.schema_name)
     return PsycopgConnector(
         pool_factory=_make_pool,
-        conninfo=settings.dsn,
+        conninfo=address,
         kwargs={
-            "options": f"-c search_path={search_path}",
+            "options": f"-c search_path={database.search_path(schema)}",
             "application_name": "hippocampus queue",
             "connect_timeout": 5,
             # A connection that was lost silently is detected in half a minute, not in two hours.

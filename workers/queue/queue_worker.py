@@ -91,6 +91,16 @@ class QueueWorker(Worker):
         )
         return [*super()._start_side_tasks(), watch]
 
+    async def _handle_notification(self, *, channel: str, notification: jobs.Notification) -> None:
+        if notification["type"] != "abort_job_requested":
+            await super()._handle_notification(channel=channel, notification=notification)
+        elif notification["job_id"] in self._running_ids():
+            # Channels are the database's: another schema may have a job of this number. Which one it is, is asked.
+            try:
+                self._handle_abort_jobs_requested(await self.app.job_manager.list_jobs_to_abort_async())
+            except ConnectorException as error:
+                _log.warning("abort_postponed", error_type=type(error).__name__)  # The poll asks again.
+
     async def _update_heartbeat(self) -> None:
         # The guard sends it, on a connection that it replaces as soon as it is lost.
         await asyncio.Event().wait()

@@ -11,6 +11,7 @@ import structlog
 
 from hippocampus.consolidation.backfill import Backfilled, backfill_embeddings, choose_model
 from hippocampus.consolidation.rederive import rederive_slices
+from hippocampus.consolidation.vector_copies import copy_vectors, update_vector_indexes
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.erasure.service import ErasureService
 from hippocampus.retention.archive import MemoryArchive
@@ -138,13 +139,16 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
 
 
 async def make_vectors(pool: Pool, embedder: Embedder, metrics: Metrics) -> None:
-    """Embed every text that may have a vector and has none of this model, and count them."""
+    """Embed every text that may have a vector and has none of this model, and count them; keep what searches read."""
+    if count := await copy_vectors(pool):
+        _log.info("vectors_copied", count=count)
     total = Backfilled()
     while (batch := await backfill_embeddings(pool, embedder, limit=BACKFILL_ROWS)).settled:
         total = Backfilled(total.given + batch.given, total.refused + batch.refused)
         metrics.backfilled.labels("given").inc(batch.given)
         metrics.backfilled.labels("refused").inc(batch.refused)
     _log.info("vectors_backfilled", given=total.given, refused=total.refused)
+    await update_vector_indexes(pool)
 
 
 async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from hippocampus.consolidation.vector_copies import INDEXED_ROWS
 from pulse.postgres.statements import Statements
 from workers.settings import Settings
 
@@ -58,7 +59,7 @@ class Upkeep:
 
     async def find_vectorless(self, model: str) -> None:
         """Enqueue the backfill if a text waits for its vector of this model, and the slices to extract again."""
-        await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model)
+        await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model, INDEXED_ROWS)
         await _STATEMENTS.execute(self._pool, "enqueue_redraws")
 
     async def prune(self) -> None:
@@ -76,11 +77,12 @@ class Upkeep:
         _report("artifact_files_pruned", await self._in_batches("prune_artifact_blobs", BLOBS_KEEP, batch=BLOBS_BATCH))
 
     async def expire_sessions(self) -> None:
-        """Delete sessions whose time to live is over; postpone those that were used since."""
+        """Delete sessions and items whose time to live is over; postpone sessions that were used since."""
         processed = 0
         while processed < EXPIRED_SESSIONS_MAX and await _STATEMENTS.fetchval(self._pool, "delete_expired_session"):
             processed += 1
         _report("expired_sessions_processed", processed)
+        _report("expired_items_deleted", await self._in_batches("expire_store_items"))
 
     async def reap_runs(self) -> None:
         """End the runs whose process was lost, so that their followers are notified."""

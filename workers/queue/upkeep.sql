@@ -13,13 +13,19 @@ SELECT reconcile_jobs()
 -- Whether there was one to process.
 SELECT delete_expired_session()
 
+-- name: expire_store_items
+-- How many at most.
+SELECT expire_store_items($1)
+
 -- name: enqueue_redraws
 -- Only where a slice waits to be extracted again.
 SELECT enqueue_redraws()
 
 -- name: enqueue_embedding_backfill
--- Only where something waits for a vector of this model.
-SELECT enqueue_embedding_backfill() WHERE EXISTS (SELECT FROM list_vectorless($1, 1))
+-- Only where something waits for a vector of this model, or for a copy or an index of vectors. $2: of how many rows.
+SELECT enqueue_embedding_backfill()
+WHERE EXISTS (SELECT FROM list_vectorless($1, 1)) OR EXISTS (SELECT FROM vector_fill)
+   OR EXISTS (SELECT FROM vector_index_changes($2))
 
 -- name: prune_queue
 -- How long finished jobs of the queue are kept, how many at most.

@@ -13,7 +13,7 @@
 | listener_running, listener_connects_total | | whether notifications are received, and how often it began to listen |
 | database_statement_duration_seconds | statement | how long statements took, by query file and name |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
-| model_* | | see `workers.telemetry.call_metrics`: queries are embedded here |
+| model_* | | see `workers.telemetry.call_metrics`: queries are embedded and questions answered here |
 
 `route` is a template such as /v1/apps/{app_name}/users/{user_id}/sessions, or ``unmatched``.
 """

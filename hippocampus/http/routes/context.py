@@ -43,6 +43,7 @@ async def assemble_context(
         embedding_model=body.embedding_model,
         language=body.language,
         template=body.template,
+        profile=body.profile,
     )
     return reply(ContextView.of_window(window))
 

@@ -41,6 +41,7 @@ class ContextInput(_Query):
         str | None, StringConstraints(max_length=1_000_000), Field(description="Included in full, whatever its share.")
     ] = None
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="The budget, headers included.")] = 8000
+    profile: Annotated[bool, Field(description="Begin the facts with the user's profile.")] = False
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"query": "Where do I live?", "session_id": "order-17", "system_prompt": "Be brief."}]

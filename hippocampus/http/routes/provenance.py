@@ -32,7 +32,10 @@ Database = Annotated[asyncpg.Pool, service(asyncpg.Pool)]
     responses=problems.documented(memory_problems.MEMORY_NOT_FOUND),
 )
 async def origin(owner: PathOwner, memory_id: uuid.UUID, pool: Database) -> Response:
-    """Read which events a memory, or every statement of a fact, was extracted from, by which job, prompt and model."""
+    """Read which events a memory, or every statement of a fact, was extracted from, by which job, prompt and model.
+
+    A turn, by the id that a search or a citation gives it, comes from its own event.
+    """
     found = await provenance(pool, *owner, memory_id)
     return reply(OriginView(origins=[ProvenanceView.of(each) for each in found]))
 

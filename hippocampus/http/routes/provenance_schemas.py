@@ -26,7 +26,7 @@ class SourceEventView(View):
 class DrawnView(View):
     """Something that was extracted from events."""
 
-    source: Literal["memory", "archived_memory", "fact", "fact_version", "proposal"]
+    source: Literal["memory", "archived_memory", "fact", "fact_version", "proposal", "turn"]
     id: uuid.UUID
     row_id: uuid.UUID
     kind: str

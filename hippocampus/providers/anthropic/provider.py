@@ -91,7 +91,7 @@ class AnthropicGenerator(StructuredGenerator):
 
     async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
         features = await self._features.find(self._probe)
-        body = self._request(features, messages, task.schema, self._output_tokens_max)
+        body = self._request(features, messages, task.schema, task.output_tokens(self._output_tokens_max))
         body["system"] = task.prompt.text
         return _read(await self._caller.call(task.operation, lambda: self._send(body), _usage_of))
 

@@ -26,7 +26,7 @@ from hippocampus.providers.gemini.client import BASE_URL, GeminiClient, GeminiCo
 from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace, sendable
-from hippocampus.records import EMBEDDING_DIMENSIONS, Usage
+from hippocampus.records import Usage
 
 if TYPE_CHECKING:
     from hippocampus.providers.registry import ModelConfig
@@ -38,6 +38,8 @@ GENERATION_MODEL = registry.PROVIDERS[PROVIDER].generation_model
 EMBEDDING_MODEL = registry.PROVIDERS[PROVIDER].embedding_model
 
 #: What the API accepts in one batchEmbedContents.
+#: What is requested unless the settings name another number.
+DIMENSIONS = 1536
 _TEXTS_PER_CALL_MAX = 100
 
 _TASK_TYPES: dict[EmbeddingTask, str] = {"document": "RETRIEVAL_DOCUMENT", "query": "RETRIEVAL_QUERY"}
@@ -107,7 +109,7 @@ class GeminiGenerator(StructuredGenerator):
         config = types.GenerateContentConfig(
             system_instruction=task.prompt.text,
             temperature=0.0,
-            max_output_tokens=self._output_tokens_max,
+            max_output_tokens=task.output_tokens(self._output_tokens_max),
             response_mime_type="application/json",
             response_json_schema=task.schema,
         )
@@ -138,6 +140,7 @@ class GeminiEmbedder(ChunkedEmbedder):
             VectorSpace(model=self._name, dimensions=dimensions),
             EmbeddingLimits(texts=_TEXTS_PER_CALL_MAX),
             concurrency=connection.concurrency,
+            size=dimensions or DIMENSIONS,
         )
         self._client = GeminiClient(connection)
         self._caller = Caller(
@@ -153,9 +156,7 @@ class GeminiEmbedder(ChunkedEmbedder):
         await self._client.close()
 
     async def _embed_batch(self, batch: list[str], task: EmbeddingTask) -> Sequence[Sequence[Any]]:
-        config = types.EmbedContentConfig(
-            task_type=_TASK_TYPES[task], output_dimensionality=self._space.dimensions or EMBEDDING_DIMENSIONS
-        )
+        config = types.EmbedContentConfig(task_type=_TASK_TYPES[task], output_dimensionality=self.size)
         # A Content each: some models take a plain list of texts for the parts of one text.
         contents = [types.Content(parts=[types.Part(text=text)]) for text in batch]
 

@@ -40,18 +40,21 @@ _PRESENT = (
 )
 _NAME_SUBJECT = r"(?-i:[A-Z])[a-z]+ (?:is|works|lives|has|studies|was)"
 _SUBJECT = (
-    r"(?:I|we|my|our|it|he|she|they|you|that|there|every|on|his|her|their|the)(?:'(?:m|ve|ll|re|s|d))?\b"
+    r"(?:I|we|my|our|it|he|she|they|you|that|there|every(?! time)|on|his|her|their|the)(?:'(?:m|ve|ll|re|s|d))?\b"
     r"(?!-)"
 )
 _SPLIT_EN = re.compile(
-    r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|[.!]+\s)\s*"
+    r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)[.!]+\s)\s*"
+    r"|,\s+so\s+(?!much|that|far|many|called|is\b|are\b|do\b|am\b|long|what|how|can)"
+    r"|,\s+(?=(?:though|although|because)\b)"
+    r"|\s+(?:so|and)\s+(?=(?:please|don't|never|can you|could you)\b)"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}"
     rf"|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
     rf"|then\s+|currently\s+)?(?:{_SUBJECT}|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|then|and then)\s+(?={_ADVERB}(?:{_PAST}|{_PRESENT}|no longer|don't|can't|not)\b)"
     r"|,?\s+(?:and|but)\s+(?=(?:absolutely|please|strictly|definitely|also|never|always|no)\b)"
-    r"|,\s+(?=(?:please|never|don't|no|not|currently|always)\b)",
+    r"|,\s+(?=(?:please|never|don't|no|not|currently|always|maybe|perhaps|hopefully|probably)\b)",
     re.IGNORECASE,
 )
 _LEAD_EN = re.compile(
@@ -65,16 +68,20 @@ _LEAD_EN = re.compile(
     r"|nowadays"
     r"|lately"
     r"|recently|currently|right now|now|in general|normally|still|same here|me too|sorry|unfortunately|sadly|luckily"
-    r"|guess what|good news|big news|well then|speaking of which|for work|for what it's worth|one more thing|please"
+    r"|guess what|(?:good|big|bad|sad|great|exciting|some) news|well then|speaking of which|for work|for what it's"
+    r" worth|one more thing|please"
     r" note"
     r"|note|heads up|in fact|meanwhile|basically|apparently|turns out|it turns out|(?:just )?so you know|for context"
-    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|then"
+    r"|quick (?:note|update|heads[- ]up)|update|remember|keep in mind|just a reminder|reminder|please (?:remember"
+    r"|note|keep in mind)|don't (?:ever )?forget(?! to)|then"
     r"|(?:another|one) thing|I (?:must|should|mustn't|shouldn't|ought to|also ought to) (?:not forget|mention|say|add"
     r"|tell you|warn you|remember|note|point out)|I forgot to (?:mention|say|tell you)|let me (?:add|mention)|chiefly"
     r"|mainly"
-    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell|mention)|not sure (?:if|whether) i (?:told"
+    r"|(?:i )?(?:just )?wanted to (?:say|mention|tell you)|did I (?:tell you|tell|mention|say)|not sure (?:if"
+    r"|whether) i (?:told"
     r"|mentioned) you|did i mention|you should know"
-    r"|the (?:truth|thing|fact) is|long story short|first(?: of all| off)?|second|finally|ps|p\.s\.)"
+    r"|the (?:truth|thing|fact) is|long story short|first(?:ly|(?=,)| of all| off)|second(?:ly|(?=,))|finally|ps"
+    r"|p\.s\.)"
     r"\b(?:,? that\b)?[,!.…:]*\s*)+",
     re.IGNORECASE,
 )
@@ -83,7 +90,7 @@ _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+(?!my\b)|,\s+[A-Z][a-z]+$")
 #: The whole sentence is unreal, long past, or not the speaker's.
 _NOT_STATED_EN = re.compile(
     r"(?<!know )(?<!see )(?<!wondering )(?<!sure )\bif\b(?! you (?:were|are) (?:curious|wondering))|\bunless\b"
-    r"|\b(?:wish|wished|imagine|pretend|suppose|supposing|hypothetically|let's say"
+    r"|\b(?:wish|wished|(?<!can you )imagine|pretend|suppose|supposing|hypothetically|let's say"
     r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film"
     r"|game|story"
     r"|song)|character|as if|not!|when (?:I|we) (?:was|were)|as a (?:kid|child|teenager)|back then|back in the day"
@@ -108,7 +115,9 @@ _LONG_AGO_EN = re.compile(
 )
 #: Introduces what another person says; what precedes it in the sentence is still the speaker's own.
 _REPORTED_EN = re.compile(
-    r"\b(?:said|says|saying|told|tells|asked|asks|thinks|believes|claims|heard)\b(?! (?:you|to) )", re.IGNORECASE
+    r"\b(?:said|says|saying|told|tells|asked(?! [A-Z]\w+ (?:in|on|at|to)\b)|asks|thinks|believes|claims|heard)\b(?!"
+    r" (?:you|to|yes\b))",
+    re.IGNORECASE,
 )
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
 _FIRST_EN = re.compile(r"^(?:I|we|I'm|I've|we're|we've|I'll|we'll)\b", re.IGNORECASE)
@@ -116,7 +125,9 @@ _CAPTURING_EN = re.compile(r"\b(?:to|can|will|must|should|don't|didn't|won't|nev
 _GOES_ON_EN = re.compile(rf"{_ADVERB}(?:{_PRESENT}|no longer|don't|can't)\b", re.IGNORECASE)
 _PROGRESSIVE = (
     r"(?:working|living|learning|studying|training|planning|moving|going|flying|heading|starting|getting|visiting"
-    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based)"
+    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based|retraining|freelancing|renting|staying"
+    r"|doing|seeing|taking|dating|adopting|building|renovating|writing|raising|swimming|running|playing|driving|cutting"
+    r" (?:down|out)|giving up|waiting for|recovering|allergic|retiring|leaving|joining|volunteering|picking up)"
 )
 #: What the beginning of a clause without a subject lacks.
 _ELLIPSES = (
@@ -144,6 +155,13 @@ _ELLIPSES = (
         "I ",
     ),
     (re.compile(r"^born (?:and raised )?in\b", re.IGNORECASE), "I was "),
+    (
+        re.compile(
+            rf"^(?:start|fly|leave|move|finish|sit|back) (?:at|as|in|on|to|out|home|my)\b.*{patterns_en.TIME}",
+            re.IGNORECASE,
+        ),
+        "I ",
+    ),
 )
 
 _SPLIT_ZH = re.compile(
@@ -156,7 +174,7 @@ _LEAD_ZH = re.compile(
     "|顺便提一下|顺便说一句|顺便|总之|那|哈哈+|当然|告诉你|跟你说一?(?:下|声)?|再说一下|忘了说|忘记说|补充一(?:下|点)"
     "|提醒一?下|报告一下|话说|话说回来|说起来"
     "|记一?下|帮我记(?:一?下|住)?|你记(?:一?下|住)|反正|毕竟|就是|结果|原来|终于|上次说|之前说|首先|更新一下"
-    "|更正一下)(?=[\\u4e00-\\u9fff\\w])"
+    "|更正一下)(?=[\u4e00-\u9fff\\w])"
 )
 _NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
 _ME = "(?:我们|咱们|我|咱|俺)"
@@ -177,10 +195,11 @@ _TIME_ZH = (
 _SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
 _KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
 _OTHER_SUBJECT_ZH = re.compile(
-    f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\\u4e00-\\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
+    f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\u4e00-\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 _SUBJECTLESS_ZH = re.compile(
-    f"(?!不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?|特别"
+    f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?"
+    f"|特别"
     f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
     "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
@@ -193,10 +212,17 @@ _NOT_STATED_ZH = re.compile(
     "|可能会|也许|说不定|恨不得|是否|好像|要不要|是不是|有没有|能不能|该不该|希望能|不知道|要不|想象|多想|真想"
 )
 _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
+_FILLERS_ZH = frozenset(("对", "嗯", "好", "是", "行", "没", "不", "有", "会", "要", "想", "爱", "怕"))
+#: Said to the other, in passing: '我恐高你可得拉着我'.
+_ASIDE_ZH = re.compile("(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的)$")
+#: '跟同事合租，在静安寺附近' is one statement.
+_WHERE_ZH = re.compile("(?:就)?在(?!.*(?:上班|工作|[读教]书|当|做|学|实习|干))[\u4e00-\u9fff]{2,7}$")
+_PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
 _INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板|同事|朋友|老婆|老公|妹妹"
+    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板(?!说(?:要|让|给)*我|说要)"
+    "|同事|朋友|老婆|老公|妹妹"
     "|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
 )
@@ -217,19 +243,19 @@ _SPELLING_ZH = tuple(
         ("小女(?!孩|生|友|人|儿)", "我女儿"),
         ("犬子|小儿(?!子)", "我儿子"),
         ("内人|拙荆", "我妻子"),
-        ("(?:我)?闺女|(?:我)?姑娘(?=在|叫|今年)", "我女儿"),
+        ("(?<!个)(?:我)?闺女|(?:我)?姑娘(?=在|叫|今年)", "我女儿"),
         ("老伴儿", "老伴"),
         ("(?<=我)(?:家)?(?:那)?老伴", "老伴"),
         ("我(?:的|家)?(妈|爸|哥|姐|弟|妹)(?!妈|爸|哥|姐|弟|妹|夫|媳)", "我\\1\\1"),
         ("(?:一)?[只条个]毛孩子", "一只宠物"),
         ("(?:今儿个|今儿)", "今天"),
         (
-            "(?<![\\u4e00-\\u9fff])(上个?月|上周|上个?星期|去年|前年|昨天|前天|前几天|最近|现在|目前|年初)(我们"
+            "(?<![\u4e00-\u9fff])(上个?月|上周|上个?星期|去年|前年|昨天|前天|前几天|最近|现在|目前|年初)(我们"
             "|我)(?!的"
             "|家)",
             "\\2\\1",
         ),
-        ("(?<![\\u4e00-\\u9fff])请?(?:你)?记(?:住|得)(?:一下)?(?=我)", ""),
+        ("(?<![\u4e00-\u9fff])请?(?:你)?记(?:住|得)(?:一下)?(?=我)", ""),
         ("得意(?=这|吃|喝)", "喜欢"),
         ("了啦|啦", "了"),
     )
@@ -252,6 +278,13 @@ _SPELLING_EN = tuple(
         (r"\b(?:pls|plz|plss)\b", "please"),
         (r"\b(?:tmrw|tmr|tomoz)\b", "tomorrow"),
         (r"\bbday\b", "birthday"),
+        (r"\b(?:lil|lil')(?= )", "little"),
+        (r"\b(s?he|that|there|who)s\b(?! )?", r"\1's"),
+        (
+            r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=in|an?|at|not|going|getting|the|from"
+            r"|working|coming)",
+            r"my \1's ",
+        ),
         (r"\b(?:hubby|hubs)\b", "husband"),
         (r"\bbf\b", "boyfriend"),
         (r"\bgf\b", "girlfriend"),
@@ -271,7 +304,7 @@ _SPELLING_EN = tuple(
 #: A word of the table above: most texts have none.
 _CASUAL_EN = re.compile(
     r"\b(?:i[mv]e?|(?:do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
-    r"|tmr\w?|tomoz|bday|hub\w+"
+    r"|tmr\w?|tomoz|lil|s?hes|theres|whos|thats|(?:dad|mom|mum|sister|brother|boyfriend|girlfriend)s|bday|hub\w+"
     r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
     r"|;\)|:d",
     re.IGNORECASE,
@@ -282,7 +315,8 @@ _TAIL_CHARS_MAX = 60
 _TAIL_EN = re.compile(
     r"(?:,|\s)+(?:btw|by the way|fyi|you know|you see|anyway|anyways|though|tho|please(?! don't)|haha+|actually|to be"
     r" honest|to be fair|honestly"
-    r"|would you believe(?: it)?|believe it or not|thank you(?: very much)?|thanks(?: a lot| so much)?|cheers|thank"
+    r"|would you believe(?: it)?|can you imagine|believe it or not|thank you(?: very much)?|thanks(?: a lot| so"
+    r" much)?|cheers|thank"
     r" (?:god|goodness)|fingers crossed"
     r"|just so you know|in case you(?:'re| are) wondering|of course|sadly|unfortunately|luckily|I'm (?:afraid|pleased"
     r" to say|happy to say|sorry to say)"
@@ -301,6 +335,18 @@ _ASKING_EN = re.compile(
 _ASKING_ZH = re.compile("^(?P<said>.{4,})[，,；;](?P<asked>[^，,；;]*)$")
 _WORD_OF_ASKING_ZH = re.compile(
     "[吗呢?？]|什么|怎么|咋|啥|哪|多少|几|谁|能不能|是不是|要不要|好不好|行不行|可不可以|有没有|为何|如何"
+)
+#: Said in passing, within a sentence or at its end.
+_ASIDE_EN = re.compile(
+    r",? (?:would you believe(?: it)?|can you (?:imagine|believe it)|believe it or not|as it were|if you(?:'re| are)"
+    r" (?:asking|interested"
+    r"|suggesting|wondering|curious)\b[^,.]*|if you (?:must|want to) know)(?=[,.!?]|$)",
+    re.IGNORECASE,
+)
+#: 'I'm Sky, a designer, currently in Lisbon' is three statements.
+_INTRODUCED_EN = re.compile(
+    rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/'"
+    rf" -]{{3,40}}){{1,4}}(?=[.!]|$)"
 )
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b|my\b)[\w' -]{2,30}?"
@@ -346,7 +392,7 @@ def of_text(text: str, *, chinese: bool) -> Iterator[str]:
     if chinese:
         if not _NOT_STATED_ZH.search(text):
             yield from _chinese(text)
-    elif not _NOT_STATED_EN.search(text):
+    elif not _NOT_STATED_EN.search(_ASIDE_EN.sub(" ", text)):
         yield from _english(text)
 
 
@@ -388,9 +434,10 @@ def _unquoted(text: str) -> str:
 
 
 def _english(text: str) -> Iterator[str]:
-    text = _TOGETHER_EN.sub("we ", _spelled_out(text))
+    text = _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", _spelled_out(text)))
     speaks = True  # whether a clause without a subject is the speaker's
     before = ""
+    text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
         if _REPORTED_EN.search(piece) and _REPORTED_EN.search(_without_tail(piece.rstrip(" .!"))):
             return
@@ -432,8 +479,8 @@ def _chinese(text: str) -> Iterator[str]:
         clause = piece.strip(" ~～、")
         while (shorter := _LEAD_ZH.sub("", clause)) != clause:
             clause = shorter
-        clause = _PARTICLES_ZH.sub("", clause)
-        if not clause:
+        clause = _ASIDE_ZH.sub("", _PARTICLES_ZH.sub("", clause))
+        if not clause or clause in _FILLERS_ZH:
             continue
         if kin and clause[0] in "他她" and not clause.startswith(("他们", "她们")):
             clause = kin + clause[1:]
@@ -449,7 +496,14 @@ def _chinese(text: str) -> Iterator[str]:
             # One plan in several verbs: '打算五一请假，带我妈去重庆'.
             before += clause
             continue
-        elif subject and _SUBJECTLESS_ZH.match(clause):
+        elif before and _WHERE_ZH.match(clause) and _PLACED_ZH.search(before):
+            before += clause
+            continue
+        elif (
+            subject
+            and _SUBJECTLESS_ZH.match(clause)
+            and not (before and subject == "我" and clause.startswith(("叫", "名叫")))
+        ):
             clause = subject + clause
         if before and not _PAST_ZH.search(before):
             yield before

@@ -41,7 +41,8 @@ _OFF_EN = re.compile(
     r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
     r"|fallen through|(?:I'm|we're) not going (?:any ?more|after all|to \w+ any ?more)|dropped out|backed out|pulled"
     r" out|scrapped|shelved|gave up on|given up on|had to give up"
-    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|isn't going to happen|no longer"
+    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of"
+    r"|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|isn't going to happen|no longer"
     r" going|not (?:doing|running|getting|moving|taking) .*\b(?:any ?more|after all))\b",
     re.IGNORECASE,
 )
@@ -49,11 +50,13 @@ _MOVED_EN = re.compile(
     r"\b(?:mov(?:ed?|ing)|postpon\w+|push(?:ed|ing)?|brought forward|reschedul\w+|delay\w+|shift\w+|chang\w+|bump\w+"
     r"|put back|switched|swapped|rebook\w+|instead|actually|scratch|correction|I mean"
     r"|I meant|no wait|wait,? no|make that|not the \d|got the date wrong|wrong date|in the end|turns out|it'?s going"
-    r" to be|will be|it's now|is now)\b",
+    r" to be|will be|it's now|is now|it's (?:the |on )?[^,.]{2,25} now|has been|deferred)\b",
     re.IGNORECASE,
 )
 _ENDED_EN = re.compile(
-    r"^(?:I|we|I've|we've|I have|we have) (?:just |also |finally |had to |now |since |already |recently )*(?:left"
+    r"^(?:(?:I|we|I've|we've|I have|we have) )?(?:just |also |finally |had to |now |since |already |recently"
+    r" )*(?:left|dumped"
+    r"|ditched|packed in|cut out|stopped (?:being|doing|going to|eating|drinking|taking)|taken off|came off"
     r"|quit|drop|give up|sell|resign(?:ed)? from|sold|g[ai]ven? up|gave away|dropped|stopped|lost|broke up with|got"
     r" rid of|retired from"
     r"|dropped out of|no longer (?:have|work at|work for|work as|own|play|do|go to|need|live in|eat|drink|like)|don't"
@@ -62,6 +65,14 @@ _ENDED_EN = re.compile(
     r" with|split up with|separated from|cancelled|canceled|let go of) (?P<what>.+)",
     re.IGNORECASE,
 )
+_BACK_ON_EN = re.compile(r"\bback (?:on|to|on to) (?:eating |drinking |the )*(?P<what>[a-z]+)", re.IGNORECASE)
+_WELL_EN = re.compile(
+    r"\b(?P<what>[a-z]+)(?:'s| is| are|'re) (?:all |now |completely |totally )*(?:fine|better|gone|healed|cured"
+    r"|sorted|fixed|cleared up"
+    r"|back to normal)\b|\b(?:recovered from|over|got rid of|beat) (?:my|the) (?P<over>[a-z]+)",
+    re.IGNORECASE,
+)
+_AFTER_ALL_EN = re.compile(r"\b(?:not|isn't|aren't|won't|n't|never)\b.*\bafter all\b", re.IGNORECASE)
 _AWAY_EN = re.compile(
     r"^(?:I|we)(?:'ve)? (?:had to )?(?:gave|give|given) (?P<what>.+?) (?:away|back|up)\b", re.IGNORECASE
 )
@@ -99,8 +110,22 @@ _OFF_ZH = re.compile(
     "从[^，。]{1,10}(?:出来|离职|辞职|离开)了|取消|不去了|去不成|去不了了|不办了|办不成|没办成|不搬了|不考了|不学了"
     "|不养了|不做了|不干了|不开了|不上了|不打了|不参加了|泡汤|黄了|作罢|算了(?!一下)|告吹|吹了|搁置|没戏了|没去成"
     "|退了|退出了?|辞了|退掉|不用了|不用再|分手|分了|卖了|卖掉|送人了"
-    "|停了|停掉|作废"
+    "|停了|停掉|作废|不[再想]?[去办搬考学养做干开上打参吃喝送跑教过当来练][^，。]{0,6}了(?=[，,。！!]|$)|改主意"
 )
+#: Of the turn before, or of what it names.
+_SCRATCHED_EN = re.compile(r"\b(?:scratch|never ?mind|forget) (?:that|it)\b", re.IGNORECASE)
+_JOINED_EN = re.compile(
+    r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE
+)
+_GIVEN_UP_EN = re.compile(
+    r"\b(?:(?:gave|given) (?:it |that )?up|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell"
+    r" through)\b",
+    re.IGNORECASE,
+)
+_GIVEN_UP_ZH = re.compile("放弃了?|不[^，。]{0,3}了(?=[，,。！!]|$)|黄了|没戏|停了|取消了|退了")
+#: Told by their kind alone: '社团不去了'.
+_KIND_ZH = re.compile("(?P<kind>社团|俱乐部|[课班团队]|健身房|兴趣班)(?:我|也|都)?(?:不去|不上|退|停)了?")
+_WELL_ZH = re.compile("(?:不(?:再)?过敏|没了|好了|痊愈|康复|治好|消失|没事)了?(?=[，,。！!]|$)")
 _MOVED_ZH = re.compile(
     "改(?:到|成|为|在|期|签|约|定)|挪(?:到|在|至)|推(?:迟|后)(?:到|至)?|延(?:到|期|后|至)|提前(?:到|至)?|换(?:到|成)"
     "|不对|记错|说错|看错|弄错|搞错|变动|变更|变成|只能|应该是|更正|重新定|调整"
@@ -120,6 +145,11 @@ _BARE_DAY_EN = re.compile(r"^(?:on |by |from )?(?:the )?(?P<day>\d{1,2}(?:st|nd|
 _BARE_MONTH_EN = re.compile(rf"\b(?:be|to|in|is|until) (?P<month>{patterns_en.MONTH})\b")
 _TIME_ZH = re.compile(patterns_zh.TIME)
 _BARE_DAY_ZH = re.compile("^[一二三四五六七八九十廿\\d]{1,3}[号日]$")
+_UNDATED = frozenset(
+    words.listed(
+        "home name age origin allergy birthday habit rule occupation employer preference diet health medication"
+    )
+)
 _DATED = frozenset(("plan", "event", "goal", "activity", "relationship_status"))
 _IT_EN = re.compile(r"\b(?:it|that|they|them|the date|the day)\b", re.IGNORECASE)
 #: What is about the same, though no word is shared.
@@ -135,6 +165,10 @@ _KINDRED = tuple(
         "job work notice employer 工作 上班 公司 单位",
         "allergy allergic rash reaction 过敏 皮试 过敏原",
         "comment comments 注释",
+        "milk dairy cheese yoghurt yogurt butter cream lactose cmpa 牛奶 奶粉 乳糖",
+        "party housewarming 聚会",
+        "guitar 吉他",
+        "vegan vegetarian veggie meat fish 吃素",
         "exam test exams 考试 四级 考",
     )
 )
@@ -197,19 +231,27 @@ def find_time(text: str, *, chinese: bool) -> str | None:
     return f"in {bare['month']}" if bare else None
 
 
-def of_sentence(text: str, held: Sequence[Held], turn: int, *, chinese: bool, states: bool) -> list[Correction]:
+def of_sentence(
+    text: str, held: Sequence[Held], turn: int, *, chinese: bool, states: bool, asked: str = ""
+) -> list[Correction]:
     """Return what a sentence corrects of what its speaker stated before.
 
     Args:
         held: the facts of the speaker that hold.
         turn: the sentence's turn.
         states: the sentence states a fact by itself.
+        asked: the question that the sentence answers: 'How is the diet going?' 'I gave up.'
     """
     if not held:
         return []
     text = " ".join(text.replace("’", "'").split())
     find = _chinese if chinese else _english
-    return find(text, held, turn, states)
+    found = find(text, held, turn, states)
+    if found or not asked or not (_GIVEN_UP_ZH if chinese else _GIVEN_UP_EN).search(text):
+        return found
+    meant = [each for each in held if each.topic not in ("name", "home", "origin", "allergy", "event")]
+    target = _target(meant, asked, turn, speaks_of_it=False)
+    return [Correction(target, None)] if target else []
 
 
 def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
@@ -235,14 +277,32 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     after = _TIME_EN.search(text, moved.end()) if moved else None
     time = after[0].strip() if after else find_time(text, chinese=False)
     if time and moved:
-        dated = [each for each in held if each.topic in _DATED and (find_time(each.text, chinese=False))]
+        dated = [each for each in held if find_time(each.text, chinese=False)]
+        dated = [each for each in dated if each.topic in _DATED] or [
+            each for each in dated if each.topic not in _UNDATED and _overlapping([each], text)
+        ]
         target = _target(dated, text, turn, speaks_of_it=bool(_IT_EN.search(text)) or not states)
         if target and not (states and not _overlapping([target], text)):
             return [Correction(target, _moved_en(target.text, time))]
     if _OFF_EN.search(text):
-        plans = [each for each in held if each.topic in ("plan", "goal", "habit", "activity", "member", "event")]
+        plans = [
+            each
+            for each in held
+            if each.topic in ("plan", "goal", "habit", "activity", "member", "plays", "studies")
+            or (each.topic == "event" and _JOINED_EN.search(each.text))
+        ]
         target = _target(plans, text, turn, speaks_of_it=bool(_IT_EN.search(text)), reach=3)
         return [Correction(target, None)] if target else []
+    if (match := _BACK_ON_EN.search(text)) and (
+        eaten := [each for each in _overlapping(held, match["what"]) if each.topic in ("diet", "allergy")]
+    ):
+        return [Correction(each, None) for each in eaten]
+    if (match := _WELL_EN.search(text)) and (what := (match["what"] or match["over"]).lower()):
+        well = [each for each in held if each.topic in ("health", "allergy") and what.rstrip("s") in each.text.lower()]
+        if well:
+            return [Correction(each, None) for each in well]
+    if _AFTER_ALL_EN.search(text) and (about := _overlapping(held, text)):
+        return [Correction(_most_alike(about, text), None)]
     taken = _TAKEN_BACK_EN.search(text)
     pieces = [piece for piece in re.split(r"[,;.]\s+", plain) if piece]
     nothing = any(_NOTHING_EN.match(piece) for piece in pieces[:3])
@@ -252,7 +312,8 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         if named and (each := named[-1]) and name.lower() not in words.STOPWORDS and not each.text.endswith(name):
             return [Correction(each, re.sub(r"(called|named) [A-Z]\S*", rf"\1 {name}", each.text))]
     if taken or nothing:
-        target = _target(held, text, turn, speaks_of_it=True, reach=4)
+        reach = 1 if _SCRATCHED_EN.search(text) else 4
+        target = _target(held, text, turn, speaks_of_it=True, reach=reach)
         return [Correction(target, None)] if target else []
     return []
 
@@ -278,20 +339,68 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     after = _TIME_ZH.search(text, moved.end()) if moved else None
     time = after[0] if after else find_time(text, chinese=True)
     if time and moved:
-        dated = [each for each in held if each.topic in _DATED and find_time(each.text, chinese=True)]
+        dated = [each for each in held if find_time(each.text, chinese=True)]
+        bare = _is_bare_move(text)
+        dated = [each for each in dated if each.topic in _DATED] or [
+            each for each in dated if each.topic not in _UNDATED and (bare or _overlapping([each], text))
+        ]
         target = _target(dated, text, turn, speaks_of_it=True, reach=200)
         if target:
             return [Correction(target, _moved_zh(target.text, time))]
-    if match := _OFF_ZH.search(text):
+    if _WELL_ZH.search(text) and (about := _overlapping(held, text)):
+        well = [each for each in about if each.topic in ("health", "allergy", "diet", "rule")]
+        if well:
+            return [Correction(each, None) for each in well]
+    if _OFF_ZH.search(text):
         ending = [
             each for each in held if each.topic not in ("name", "age", "home", "origin", "allergy", "event", "birthday")
         ]
         target = _target(ending, text, turn, speaks_of_it=False)
+        if target is None and _KIND_ZH.search(text):
+            target = next((each for each in reversed(held) if each.topic in ("member", "habit")), None)
         return [Correction(target, None)] if target else []
     if _TAKEN_BACK_ZH.search(text):
         target = _target(held, text, turn, speaks_of_it=not states, reach=3)
         return [Correction(target, None)] if target else []
     return []
+
+
+_MOVE_ZH = re.compile("[改换推提挪延前后迟到成至了日子时间是在定的期嗯好先再又，,。！!不对]")
+_MOVE_EN = re.compile(
+    r"\b(?:mov|push|postpon|delay|shift|chang|bump|switch|swapp|rebook|reschedul)\w*\b", re.IGNORECASE
+)
+
+
+def _is_bare_move(text: str) -> bool:
+    return len(_MOVE_ZH.sub("", _TIME_ZH.sub("", text))) <= 1
+
+
+def alike(corrected: Sequence[Held], held: Sequence[Held]) -> list[Held]:
+    """Return other facts that say the same as corrected ones under another key: of the same matter at the same time."""
+    keys = {each.key for each in corrected}
+    found = []
+    for each in held:
+        if each.key in keys or each.topic not in _DATED:
+            continue
+        time = find_time(each.text, chinese=not each.text.isascii())
+        for one in corrected:
+            same_time = time is not None and time == find_time(one.text, chinese=not one.text.isascii())
+            if one.topic in _DATED and same_time and each.about & one.about:
+                found.append(each)
+                break
+    return found
+
+
+def is_off(text: str) -> bool:
+    """Return whether a text says that something does not happen."""
+    return bool(_OFF_EN.search(text) or _OFF_ZH.search(text))
+
+
+def is_only_moved(text: str, held: Held, *, chinese: bool) -> bool:
+    """Return whether a sentence says nothing of a plan but its new time: '改成六月一号'."""
+    if chinese:
+        return _is_bare_move(text)
+    return content(_MOVE_EN.sub("", _TIME_EN.sub(" ", text))) <= held.about
 
 
 def _moved_zh(text: str, time: str) -> str:
@@ -306,6 +415,11 @@ def _moved_zh(text: str, time: str) -> str:
 def _overlapping(held: Iterable[Held], text: str) -> list[Held]:
     spoken = content(text)
     return [each for each in held if each.about & spoken]
+
+
+def _most_alike(held: Sequence[Held], text: str) -> Held:
+    spoken = content(text)
+    return max(held, key=lambda each: (len(each.about & spoken), each.order))
 
 
 def _containing(held: Sequence[Held], word: str) -> Held | None:

@@ -22,10 +22,13 @@ from functools import lru_cache
 from hippocampus.providers import registry
 from hippocampus.providers.local import concepts
 from hippocampus.providers.protocols import EmbeddingTask
-from hippocampus.records import EMBEDDING_DIMENSIONS, Vector
+from hippocampus.records import Vector
 from hippocampus.text import words
 
 MODEL = registry.PROVIDERS["local"].embedding_model
+
+#: Of every vector. Fewer would let more features share a slot.
+DIMENSIONS = 1536
 
 #: Texts embedded by one call of a thread, so that a large batch does not hold the interpreter without a break.
 CHUNK_TEXTS = 64
@@ -50,6 +53,8 @@ class LocalEmbedder:
     Documents and queries share one space.
     """
 
+    size = DIMENSIONS
+
     @property
     def model(self) -> str:
         """The version of the hashing; it changes whenever any vector does."""
@@ -73,7 +78,7 @@ def _embed_all(texts: Sequence[str]) -> list[Vector]:
 
 def vector_of(text: str) -> Vector:
     """Return the unit vector of one text."""
-    vector = [0.0] * EMBEDDING_DIMENSIONS
+    vector = [0.0] * DIMENSIONS
     tokens = words.tokens(text)
     for (name, weight), count in Counter(_features(tokens)).items():
         scale = weight * (1.0 + math.log(count))
@@ -134,4 +139,4 @@ def _ngrams(word: str) -> list[str]:
 def _slot(name: str) -> _Feature:
     digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     number = int.from_bytes(digest, "little")
-    return (number >> 1) % EMBEDDING_DIMENSIONS, 1.0 if number & 1 else -1.0
+    return (number >> 1) % DIMENSIONS, 1.0 if number & 1 else -1.0

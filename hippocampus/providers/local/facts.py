@@ -17,6 +17,9 @@ from typing import Any
 from hippocampus.providers.local import (
     clauses,
     corrections,
+    families,
+    families_en,
+    families_zh,
     objects,
     patterns_en,
     patterns_en_life,
@@ -28,11 +31,34 @@ from hippocampus.providers.local.corrections import Held
 from hippocampus.providers.local.patterns import Pattern
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
+from hippocampus.text import times, words
 
 KEY_CHARS_MAX = 255
 #: Facts of one slice; a slice with more of them is a list, not a conversation.
 FACTS_MAX = 100
 
+#: A time in these is no date.
+_TIMELESS = frozenset(
+    (
+        "name",
+        "age",
+        "origin",
+        "habit",
+        "rule",
+        "diet",
+        "allergy",
+        "preference",
+        "favorite",
+        "plays",
+        "speaks",
+        "work_history",
+    )
+)
+_AHEAD = re.compile(
+    r"\b(?:will|going to|due|expecting|moving|starting|starts|flying|coming|visiting|getting|next|tomorrow|until"
+    r"|till)\b|要|将|打算|准备|预产期|[下明]",
+    re.IGNORECASE,
+)
 _DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
 #: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(
@@ -101,12 +127,50 @@ _DENIES = re.compile(r"\b(?:not|no|never)\b|n['’]?t\b|[不没]", re.IGNORECASE
 _STILL = re.compile(r" (?:any ?more|after all|actually|at all)\b.*|了$", re.IGNORECASE)
 
 
+#: A Chinese clause of fewer characters is kept with the one before it.
+_SHORT_ZH = 7
+_BEFORE_ZH = 16
+#: What goes on with the clause before it: a time, a place, a name, what kind.
+_FRAGMENT_ZH = re.compile(
+    f"(?!.*[我你您])(?:(?:{patterns_zh.TIME})[^，。]{{0,8}}|在(?!.*(?:带|上班|工作|教|当|做|读|学))[^，。]{{2,8}}"
+    f"|(?:名|就|小名|大名)?叫[^，。]{{1,5}}|从[^，。]{{1,10}}|是个?[^，。]{{1,8}}|[^，。]{{1,8}}的|[转做学读考住]"
+    f"[^，。]{{1,7}}|{patterns_zh.CITY}[^，。]{{0,3}}|{patterns_zh.NUMBER}[^，。]{{1,6}}"
+    f"|{patterns_zh.EVERY}[^，。]{{0,8}}|(?!.*[太很好真哈吧嗯累忙烦爽难笑了不没])[^，。]{{2,4}})$"
+)
+_REMEMBER_EN = re.compile(
+    r"^(?:(?:and|also|oh|please|pls|but|so|just|always),? )*(?:remember|keep in mind|bear in mind|don't (?:ever"
+    r" )?forget|make a note|take note"
+    r"|note down)(?::|,)? (?:that |always )*(?P<object>(?:I|we|my|our)(?:'m|'ve|'re|'ll|'d)?\b (?!was\b|were\b|had\b"
+    r"|said|told|asked|mentioned).+)",
+    re.IGNORECASE,
+)
+_REMEMBER_ZH = re.compile(
+    "^(?:还有|另外|对了|请|麻烦|你|一定要?|务必|千万|要|帮我|，)*(?:记住|记着|记好|别忘了|不要忘了|记一下"
+    "|记下来)(?:了|啊|哈)?[，,：:]?(?P<object>我(?!说|刚|昨天|上次).{2,40}?)[。.!！]*$"
+)
+_REMEMBERED = Pattern("rule", "rule", _REMEMBER_EN, "{clause}", "clause", 0.9)
+_KIN_FIRST = re.compile(
+    rf"(?:my|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN}\b(?! and I\b)|我(?:的"
+    rf"|家)?{patterns_zh.KIN.replace('<about>', '<kin>')}",
+    re.IGNORECASE,
+)
+_GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
+#: Of the turn before, in which a question may name whom 'he' means.
+_ASKED_CHARS = 200
+_ASKS = re.compile("[?？吗呢]|怎么样|如何")
+#: Of these, a Chinese clause without a subject says too little by itself.
+#: Beside these a clause may state more.
+_SLIGHT = frozenset(("family:name", "family:surname", "name"))
+_GOING_ON = frozenset(("habit", "medication", "work_terms"))
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     pattern: Pattern
     about: str
     object: str
     chinese: bool
+    clause: str = ""  # the clause in the third person, of a family
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
@@ -117,15 +181,17 @@ def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
 def _read(slice_: ConversationSlice) -> _Ledger:
     ledger = _Ledger(slice_.known_facts)
     kin: dict[str, people.People] = {}
+    before = ""
     for turn in slice_.turns:
+        asked, before = before, turn.text[-_ASKED_CHARS:]
         if sentences.is_assistant(turn):
             continue
         relatives = kin.setdefault(turn.author, people.People())
-        relatives.begin_turn()
+        relatives.begin_turn(asked, turn.author)
         for sentence in sentences.of_turn(turn):
             found = list(_of_sentence(sentence, relatives))
             if not sentence.is_question:
-                ledger.correct(sentence, turn, found)
+                ledger.correct(sentence, turn, found, asked if sentence.position == 0 else "")
             for each in found:
                 ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
     return ledger
@@ -181,10 +247,13 @@ class _Ledger:
         said = self._said.get(identity)
         if said is not None and before is not None and before.value["text"] != fact.value["text"]:
             self._outdate(said, None)
+        if before is not None and said is sentence and said is not None and topic in _JOINED and not before.ended:
+            fact = _joined(before, fact)
         if sentence is not None:
             self._said[identity] = sentence
             self.stating.add((sentence.turn.sequence_num, sentence.position))
-        for held in [each for each in self._held.values() if _gives_way(each, topic, fact)]:
+        text = sentence.text if sentence is not None else fact.value["text"]
+        for held in [each for each in self._held.values() if _gives_way(each, topic, fact, text)]:
             self._end(held, fact.source_seqs[-1])
         self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
         if before is None or before.ended or before.value != fact.value:
@@ -196,8 +265,12 @@ class _Ledger:
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
 
-    def correct(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> None:
-        """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`."""
+    def correct(self, sentence: Sentence, turn: Turn, found: list[_Found], before: str = "") -> None:
+        """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`.
+
+        Args:
+            before: the turn before, if the sentence may answer a question in it.
+        """
         if not self._held and not self._off:
             return
         held = [
@@ -210,17 +283,28 @@ class _Ledger:
         if self._turn != turn.sequence_num:
             self._turn, self._off = turn.sequence_num, []
         fixes = corrections.of_sentence(
-            sentence.text, [*self._off, *held], turn.sequence_num, chinese=sentence.is_cjk, states=bool(found)
+            sentence.text,
+            [*self._off, *held],
+            turn.sequence_num,
+            chinese=sentence.is_cjk,
+            states=bool(found),
+            asked=before if _ASKS.search(before) else "",
         )
+        for other in corrections.alike([fix.held for fix in fixes], held):
+            self._end(other, turn.sequence_num)
         for fix in fixes:
             if fix.text is None:
                 self._end(fix.held, turn.sequence_num)
                 found[:] = [
                     one
                     for one in found
-                    if one.pattern.topic != fix.held.topic or one.pattern.topic not in ("plan", "event")
+                    if one.pattern.topic != fix.held.topic
+                    or one.pattern.topic not in ("plan", "event")
+                    or (one.clause and not corrections.is_off(one.object))
                 ]
                 continue
+            if corrections.is_only_moved(sentence.text, fix.held, chinese=sentence.is_cjk):
+                found[:] = [one for one in found if not one.clause or one.pattern.topic != "plan"]
             restated = [one for one in found if one.pattern.topic == "plan"]
             if restated:
                 # It says the whole of it again, in other words: the former words end.
@@ -237,6 +321,9 @@ class _Ledger:
                     self._outdate(sentence, None)  # it says nothing else
             if "said_on" in value:
                 value["said_on"] = turn.occurred_at.date().isoformat()
+            value.pop("when", None)
+            if when := _when(fix.text, "plan", turn):
+                value["when"] = when
             fact = ExtractedFact(
                 fact_type=fix.held.fact_type,  # type: ignore[arg-type]
                 key=fix.held.key,
@@ -255,17 +342,31 @@ class _Ledger:
 
     def _negated(self, sentence: Sentence, turn: Turn, found: list[_Found]) -> Iterator[Held]:
         """Yield what a sentence denies in the words of its statement: 'I'm not allergic to nuts'."""
-        if found or not self._held or not _DENIES.search(sentence.text):
+        if not self._held or not _DENIES.search(sentence.text):
             return
+        stated_anew = {_key(one, turn.author, "") for one in found}
         for clause in clauses.of_sentence(sentence):
             for negation, positive in _NEGATED:
                 if not negation.match(clause):
                     continue
                 stated = _STILL.sub("", negation.sub(positive, clause, count=1))
-                for one in _of_clause(stated, chinese=sentence.is_cjk):
+                stating = list(_of_clause(stated, chinese=sentence.is_cjk)) or list(
+                    _of_family(
+                        stated, chinese=sentence.is_cjk, speaks=True, before="", goes_on=False, between_names=False
+                    )
+                )
+                for one in stating:
                     fact = _fact(one, turn)
                     held = self._held.get((fact.fact_type, fact.key))
-                    if held is not None and (not one.pattern.single or held.text == fact.value["text"]):
+                    if (
+                        held is not None
+                        and held.key not in stated_anew
+                        and (
+                            not one.pattern.single
+                            or held.text == fact.value["text"]
+                            or corrections.content(held.text) & corrections.content(one.object)
+                        )
+                    ):
                         yield held
                 break
 
@@ -294,20 +395,89 @@ class _Ledger:
         )
 
 
-_EXPECTED = re.compile(r"\b(?:pregnant|expecting)\b|怀孕|怀上|怀二胎|预产期")
+#: Of these, two clauses of one sentence are one value.
+_JOINED = frozenset(("home", "occupation"))
+#: What a person does for a living, in whichever words: a new one ends the former one.
+_WORK = frozenset(
+    ("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms", "employment")
+)
+_LEAVING = re.compile(
+    r"辞职|离职|找工作|换工作|跳槽|\b(?:quit|leave (?:my|the) job|new job|find a job|job hunting|apply)\b",
+    re.IGNORECASE,
+)
+_NEW_WORK = re.compile(
+    r"\b(?:now|start(?:s|ed|ing)?|new|promoted|made me|got the|left|quit|became|joined|retired?|switched|self-employed"
+    r"|freelance|no longer|g[ai]ve up|going|since|handed)\b|现在|入职|换|转岗|跳槽|报到|去了?一家|开了|辞|升|单干"
+    r"|合伙|不[送跑做干教]|进了|开始|退休了",
+    re.IGNORECASE,
+)
+_NEW_SUBJECT = re.compile(
+    r"转专业(?:了|成功)|转到|转去|改学|换专业|\b(?:switched|changed|transferred)\b.*\b(?:to|major|course|school)\b",
+    re.IGNORECASE,
+)
+_SUBJECT = re.compile(
+    r"学的|专业|学院|[大研博][一二三四]|\b(?:studies|studying|major(?:ing)?|degree|course|student|sophomore"
+    r"|freshman)\b",
+    re.IGNORECASE,
+)
+_COUPLE = re.compile(r":(?:girlfriend|boyfriend|partner|fianc\w+|husband|wife)(?::|$)|男朋友|女朋友|男友|女友")
+_PARTED = re.compile(
+    r"\b(?:split|broke|broken|separated|divorced|move out|dumped)\b|分手|分了|离婚|掰了", re.IGNORECASE
+)
+_SWITCHED = re.compile(r"\b(?:switched|changed|swapped|instead|moved (?:me )?to|now)\b|改|换", re.IGNORECASE)
+_DOSE = re.compile(r"\b(?:takes?|on)\b|吃[^，。]{0,4}[片粒颗]|药")
+_LOST = re.compile(
+    r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人",
+    re.IGNORECASE,
+)
+_BORN = re.compile(
+    r"\bborn\b|\bhad (?:our|my|a) (?:\w+ )?(?:baby|son|daughter|boy|girl)|\bis here\b|生了|出生|号生", re.IGNORECASE
+)
+_EXPECTED = re.compile(
+    r"\b(?:pregnant|expecting|due|having (?:a|twins))\b|怀孕|怀上|怀了|怀二胎|预产期|要当[爸妈]|月.{0,3}生$",
+    re.IGNORECASE,
+)
 _WORKPLACE = re.compile(r" (?:at|for|in|on) |在.+(?:做|当|工作)")
 
 
-def _gives_way(held: Held, topic: str, fact: ExtractedFact) -> bool:
-    """Return whether a fact under another key ends with a new one: a pregnancy with a birth, a job with the next."""
+def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bool:
+    """Return whether a fact under another key ends with a new one: a pregnancy with a birth, a job with the next.
+
+    Args:
+        sentence: what states the new fact.
+    """
     text = fact.value["text"]
     if held.key == fact.key or held.turn == fact.source_seqs[-1] or _owner(held.key) != _owner(fact.key):
         return False
-    if topic == "family" and re.search(r"\bborn\b|\bhad (?:our|my|a) |生了|出生", text):
+    if _BORN.search(text):
         return bool(_EXPECTED.search(held.text))
-    if topic in ("employer", "business", "occupation") and held.topic in ("employer", "occupation", "business"):
-        return held.topic != topic and bool(_WORKPLACE.search(held.text))
+    if topic in _WORK and held.topic in _WORK:
+        if held.topic != topic and _WORKPLACE.search(held.text) and topic in ("employer", "business", "occupation"):
+            return True
+        if held.topic == "occupation" and topic != "occupation" and not _WORKPLACE.search(held.text):
+            return bool(held.about & corrections.content(text))
+        return bool(_NEW_WORK.search(sentence))
+    if topic in _WORK and held.topic == "plan" and _NEW_WORK.search(sentence):
+        return bool(_LEAVING.search(held.text))
+    if topic in ("studies", "event") and held.topic == "studies" and _NEW_SUBJECT.search(sentence):
+        return bool(_SUBJECT.search(held.text))
+    if topic == "relationship_status" and held.topic == "family":
+        named = corrections.content(held.text) & corrections.content(text)
+        return _COUPLE.search(held.key) is not None and (bool(named) or _PARTED.search(text) is not None)
+    if topic == "medication" and held.topic in ("medication", "habit"):
+        return bool(_SWITCHED.search(sentence)) and (held.topic == "medication" or bool(_DOSE.search(held.text)))
+    if (held.topic == "pet" or held.key.endswith(":called")) and _LOST.search(text):
+        return bool(corrections.content(held.text) & corrections.content(text))
     return False
+
+
+def _joined(before: ExtractedFact, fact: ExtractedFact) -> ExtractedFact:
+    """Return what one sentence says of one thing in two clauses: '搬到苏州，住园区'."""
+    first, second = before.value["text"], fact.value["text"]
+    if second in first or first in second:
+        return before if second in first else fact
+    mark = "，" if words.CJK_CHARACTER.search(first) else "; "
+    return replace(fact, value={**fact.value, "text": f"{first}{mark}{second}"})
 
 
 def _owner(key: str) -> str:
@@ -328,13 +498,31 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
     if sentence.is_question:
         yield from _asked(sentence)
     carried = ""
+    said_clauses = list(clauses.of_sentence(sentence))
+    if not said_clauses:
+        yield from _ruled(sentence)
+    continued = _continued(said_clauses, sentence.text) if chinese else {}
+    consumed = -1
     names: set[str] = set()
-    read = []
-    for clause in clauses.of_sentence(sentence):
+    read: list[str] = []
+    speaks = True
+    for place, clause in enumerate(said_clauses):
         read.append(clause)
         resolved = clause if chinese else relatives.resolve(clause)
-        named = set()
-        for found in _of_clause(resolved, chinese=chinese, carried=carried):
+        if chinese:
+            speaks = families.is_of_speaker(clause, speaks=speaks)
+        named: set[str] = set()
+        known = False
+        goes_on = chinese and _goes_on(clause, sentence.text, read)
+        for stated in _of_clause(resolved, chinese=chinese, carried=carried):
+            found = stated
+            known = known or found.pattern.topic not in _SLIGHT
+            if goes_on and found.pattern.topic == "habit" and found.object in clause:
+                before = _said_before(read)
+                found = replace(found, object=f"{families.statement(before, chinese=True) or before}，{found.object}")
+            if place in continued and found.pattern.topic in _GOES_ON_WITH:
+                consumed = place + continued[place].count("，")
+                found = replace(found, object=found.object + continued[place])
             if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
                 carried = found.object
             if found.pattern.topic.startswith(("family", "pet")):
@@ -343,18 +531,94 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             if found.pattern.topic == "family:name":
                 names.add(found.about)
             yield found
+        if not known and place > consumed:
+            before = _said_before(read)
+            for stated in _of_family(
+                resolved,
+                chinese=chinese,
+                speaks=speaks,
+                before=before,
+                goes_on=goes_on,
+                between_names=sentence.turn.author != "user",
+            ):
+                if named and stated.pattern.topic.startswith(("family", "pet")):
+                    continue
+                found = stated
+                if place in continued:
+                    consumed = place + continued[place].count("，")
+                    found = replace(found, clause=found.clause + continued[place])
+                named.add(found.about or found.object)
+                yield found
         if not chinese:
             for found in _mentions(resolved):
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
+    yield from _remembered(sentence)
+    yield from _named_kin(sentence, read, names, relatives)
+
+
+def _named_kin(sentence: Sentence, read: list[str], names: set[str], relatives: people.People) -> Iterator[_Found]:
+    """Yield the names of relatives that a sentence mentions beside something else, but for those in `names`."""
+    chinese = sentence.is_cjk
     said = f"{sentence.text} {' '.join(read)}" if chinese else sentence.text
-    for pattern in (patterns_zh.NAMED_KIN,) if chinese else (patterns_en_life.NAMED_KIN,):
-        for match in pattern.regex.finditer(said.replace("’", "'")):
-            for found in _objects(pattern, match, chinese=chinese):
-                if found.about not in names:
-                    names.add(found.about)
-                    relatives.note(found.pattern.topic, found.about, found.object)
-                    yield found
+    pattern = patterns_zh.NAMED_KIN if chinese else patterns_en_life.NAMED_KIN
+    for match in pattern.regex.finditer(said.replace("’", "'")):
+        for found in _objects(pattern, match, chinese=chinese):
+            if found.about not in names:
+                names.add(found.about)
+                relatives.note(found.pattern.topic, found.about, found.object)
+                yield found
+
+
+def _continued(said: list[str], sentence: str) -> dict[int, str]:
+    """Return by place what the fragments after a Chinese clause add to it: '我有演出，5月2号，在三坊七巷'."""
+    added: dict[int, str] = {}
+    start = 0
+    for place in range(1, len(said)):
+        spoken = said[place]
+        while spoken and spoken not in sentence:
+            spoken = spoken[1:]
+        if spoken and _FRAGMENT_ZH.match(spoken) and len(added.get(start, "")) < _BEFORE_ZH:
+            added[start] = f"{added.get(start, '')}，{spoken}"
+        else:
+            start = place
+    return added
+
+
+def _ruled(sentence: Sentence) -> Iterator[_Found]:
+    """Yield the lasting wishes in a sentence that states nothing: 'Tell me if I'm wrong, no sugar coating.'"""
+    chinese = sentence.is_cjk
+    table = families_zh.RULES if chinese else families_en.RULES
+    text = sentence.text.rstrip("?？!！。. ").replace("’", "'")
+    pieces = re.split("[，,；;]", text) if chinese else [clauses.without_lead(text), *re.split(r"[,;]\s+", text)[1:]]
+    for piece in pieces:
+        spoken = piece.strip()
+        for pattern, match in families.matching(table, spoken, chinese=chinese, speaks=True, between_names=False):
+            yield _Found(
+                pattern=pattern, about="", object=match["object"].strip(" ,，。"), chinese=chinese, clause=spoken
+            )
+            return
+
+
+def _remembered(sentence: Sentence) -> Iterator[_Found]:
+    """Yield what a speaker asks to be remembered: it has its place in every window, as rules have."""
+    chinese = sentence.is_cjk
+    match = (_REMEMBER_ZH if chinese else _REMEMBER_EN).match(sentence.text.replace("’", "'"))
+    if match is None or sentence.is_question:
+        return
+    stated = families.statement(match["object"], chinese=chinese)
+    if stated is not None:
+        yield _Found(pattern=_REMEMBERED, about="", object=stated, chinese=chinese, clause=stated)
+
+
+def _said_before(read: list[str]) -> str:
+    """Return the clause before the last one that was read, if it is short."""
+    return read[-2] if len(read) > 1 and len(read[-2]) <= _BEFORE_ZH else ""
+
+
+def _goes_on(clause: str, sentence: str, read: list[str]) -> bool:
+    """Return whether a Chinese clause continues the one before it: no subject of its own was said."""
+    return bool(_said_before(read)) and not (clause.startswith("我") and clause in sentence)
 
 
 def _asked(sentence: Sentence) -> Iterator[_Found]:
@@ -365,6 +629,7 @@ def _asked(sentence: Sentence) -> Iterator[_Found]:
     for pattern in patterns_en_life.ASKED:
         if match := pattern.regex.match(clause):
             yield from _objects(pattern, match, chinese=False)
+            return
 
 
 def _of_clause(clause: str, *, chinese: bool, carried: str = "") -> Iterator[_Found]:
@@ -376,6 +641,37 @@ def _of_clause(clause: str, *, chinese: bool, carried: str = "") -> Iterator[_Fo
         for found in _objects(pattern, match, chinese=chinese, carried=carried) if match else ():
             topics.add(pattern.topic)
             yield found
+
+
+def _of_family(
+    clause: str, *, chinese: bool, speaks: bool, before: str, goes_on: bool, between_names: bool
+) -> Iterator[_Found]:
+    """Yield the statement of the first family that a clause belongs to; a short Chinese clause continues another."""
+    table = families_zh.FAMILIES if chinese else families_en.FAMILIES
+    for pattern, match in families.matching(table, clause, chinese=chinese, speaks=speaks, between_names=between_names):
+        stated = families.statement(clause, chinese=chinese, rule=pattern.topic == "rule")
+        if stated is not None:
+            if (
+                chinese
+                and pattern.topic != "rule"
+                and (len(stated) < _SHORT_ZH or (goes_on and pattern.topic in _GOING_ON))
+                and not corrections.is_off(before)
+            ):
+                stated = "，".join(filter(None, (families.statement(before, chinese=True), stated)))
+            groups = match.groupdict()
+            about = (groups.get("about") or "").strip()
+            topic = pattern
+            if (kin := _KIN_FIRST.match(clause)) and not pattern.topic.startswith(("family", "pet", "rule", "plan")):
+                # It is about a relative: their job is not the speaker's.
+                about = next(filter(None, kin.groups())).lower()
+                topic = replace(pattern, topic=f"family:{pattern.topic.partition(':')[0]}", single=False)
+            yield _Found(
+                pattern=topic,
+                about=about,
+                object=(groups.get("object") or "").strip(" ,.") or (groups.get("about") or "").strip() or stated,
+                chinese=chinese,
+                clause=stated,
+            )
 
 
 def _mentions(clause: str) -> Iterator[_Found]:
@@ -413,6 +709,8 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
     value: dict[str, Any] = {"subject": turn.author, "text": statement}
     if found.pattern.topic in _DATED_TOPICS:
         value["said_on"] = said_on
+    if when := _when(statement, found.pattern.topic, turn):
+        value["when"] = when
     return ExtractedFact(
         fact_type=found.pattern.fact_type,
         key=_key(found, turn.author, said_on),
@@ -422,14 +720,24 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
     )
 
 
+def _when(statement: str, topic: str, turn: Turn) -> str | None:
+    """Return the day, month or year that a statement names, resolved against when it was made, or None."""
+    if topic.partition(":")[0] in _TIMELESS:
+        return None
+    ahead = topic in ("plan", "goal", "pregnancy") or bool(_AHEAD.search(statement))
+    span = times.resolve(statement, turn.occurred_at, ahead=ahead)
+    return times.iso_dates(span) if span is not None else None
+
+
 def _statement(found: _Found) -> str:
-    words = {
+    parts = {
         "{about}": found.about,
         "{object}": found.object,
+        "{clause}": found.clause,
         "{a_object}": found.object if found.chinese else objects.with_article(found.object),
         "{does}": found.object if found.chinese else objects.third_person(found.object),
     }
-    return " ".join(re.sub(r"\{\w+\}", lambda match: words[match[0]], found.pattern.text).replace(" :", ":").split())
+    return " ".join(re.sub(r"\{\w+\}", lambda match: parts[match[0]], found.pattern.text).replace(" :", ":").split())
 
 
 def _key(found: _Found, author: str, said_on: str) -> str:
@@ -442,7 +750,9 @@ def _key(found: _Found, author: str, said_on: str) -> str:
         parts.append(objects.rule_slug(found.object))
     elif found.about and topic in _TOPICS_BY_ABOUT:
         parts.append(patterns_zh.KIN_ENGLISH.get(found.about, objects.slug(found.about)))
-        if (detail == "name" and found.about in _SEVERAL) or detail == "allergy":
+        if found.clause and detail:
+            parts.append(objects.slug(found.object))
+        elif (detail == "name" and found.about in _SEVERAL) or detail == "allergy":
             parts.append(objects.slug(found.object))
             detail = "" if detail == "name" else detail
         elif detail in ("life", "plan"):

@@ -114,13 +114,16 @@ _NOT_A_NAME = frozenset(
 )
 _UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
 _BAD_START_ZH = re.compile("的|了|过(?!敏)|到|在|是|有|上(?![海市证饶])|和(?!平|牛|果)|也|都|就|自己")
-_NOT_A_NAME_ZH = re.compile("[说在是要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚]")
+_NOT_A_NAME_ZH = re.compile(
+    "[让叫带帮陪问催嫌骂说在是要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚]"
+)
 _NOTHING_ZH = re.compile(
     "(?:一?个)?(?:社团|兴趣班|班|课|团|队|项目)|吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊"
     "|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
 )
 _NOT_A_PLACE_ZH = re.compile(
-    "家里|楼[上下]|宿舍|公司|医院|学校|单位|一起|附近|隔壁|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
+    "[一两二三四五六七八九十几半0-9](?:个|天|晚|年|周|月)|安全|家里|楼[上下]|宿舍|公司|医院|学校|单位|一起|附近|隔壁"
+    "|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
     "|那|哪|旁边|对面|等|忙|想|看|做|开|写|吃|睡|加班|开会"
 )
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
@@ -166,7 +169,12 @@ def _clean_en(raw: str, shape: Shape) -> str | None:
         return None
     if re.match(r"[A-Z][a-z]+ing\b", checked):
         checked = checked[0].lower() + checked[1:]
-    return _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], checked)
+    return in_third_person(checked)
+
+
+def in_third_person(text: str) -> str:
+    """Return 'my dog' as 'their dog'."""
+    return _SUBJECT_EN.sub(lambda match: _THIRD_EN[match[1].lower()], text)
 
 
 def _plain(text: str) -> str | None:
@@ -204,8 +212,12 @@ def _event(text: str) -> str | None:
         return None
     if not 2 <= len(spoken) <= 16 or _UNCLEAR_EN.search(text) or _DANGLING_EN.search(text):
         return None
-    timeless = _TIME_EN.sub(" ", text)
-    return text if any(term not in _VAGUE for term in words.terms(timeless)) else None
+    return text if says_something(text) else None
+
+
+def says_something(text: str) -> bool:
+    """Return whether an English description has a word beside its times and the words that say little."""
+    return any(term not in _VAGUE for term in words.terms(_TIME_EN.sub(" ", text)))
 
 
 def _habit(text: str) -> str | None:
@@ -232,7 +244,7 @@ def _name(text: str) -> str | None:
     match = re.match(r"[A-Z][\w'’-]*(?: [A-Z][\w'’-]*){0,2}", text)
     if match is None or match[0].split()[0].lower() in _NOT_A_NAME:
         return None
-    return match[0]
+    return match[0].removesuffix("'s")
 
 
 def _org(text: str) -> str | None:

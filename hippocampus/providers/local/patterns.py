@@ -31,6 +31,7 @@ Shape = Literal[
     "kin_name",
     "event_zh",
     "rule_zh",
+    "clause",
 ]
 
 

@@ -213,7 +213,8 @@ PLANS = (
         rf" (?P<about>{_OCCASION})(?: (?P<object>(?:(?:in|at|to|with|for|of) [\w' ]+? )?(?:\b(?:on|at|in|from)"
         rf" )?(?:the )?{TIME}\b.*))", "has {about} {object}", "occasion", 0.85),
     english("plan", "custom", r"(?:I|we|I've|we've|I have|we have) ~(?:booked|reserved|arranged|scheduled"
-        r"|organi[sz]ed|got tickets (?:to|for)|have tickets (?:to|for)|bought tickets (?:to|for)|registered for)"
+        r"|organi[sz]ed|got tickets (?:to|for)|have tickets (?:to|for)|bought tickets (?:to|for)|registered for"
+        r"|entered|signed up for(?=.*\d)|enrolled (?:in|on|for)(?=.*\d))"
         r" (?P<object>.+)", "has booked {object}", "event", 0.85),
     english("plan", "custom", rf"{_WE_ARE} ~(?P<object>doing (?:the|an?|my|our) .+ {TIME}\b.*)", "is {object}",
         "event", 0.85),

@@ -19,6 +19,13 @@ _PRONOUN = re.compile(
     r"^(?P<word>he's|she's|he is|she is|it's called|it is called|he|she|his name|her name|its name|they're called)\b",
     re.IGNORECASE,
 )
+_YOUR_KIN = re.compile(rf"\byour (?:[a-z]+ )?(?P<who>{patterns_en.KIN.replace('?P<about>', '?:')})\b", re.IGNORECASE)
+#: A name within a question, not its first word.
+_NAMED = re.compile(
+    r"(?<=[a-z,'] )(?!I\b|I'|Mr|Mrs|Ms|Dr|Christmas|Easter|English|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday"
+    r"|Sunday)[A-Z][a-z]+(?='s\b|[ ,?!.])|^(?!How|What|Who|Where|When|Why|Is|Are|Did|Do|Does|Has|Have|Can|Will|And|So"
+    r"|Oh|The|Your|You|Which|That|This|It)[A-Z][a-z]+(?='s\b| still\b|\?| (?:ok|okay|well|home)\b)"
+)
 _MALE = frozenset(
     words.listed(
         "husband boyfriend son brother father dad grandpa grandfather uncle nephew grandson stepson grandad granddad"
@@ -39,10 +46,24 @@ class People:
 
     _last: str = ""
     _names: dict[str, str] = field(default_factory=dict)
+    _asked: str = ""  # a name in a question that this turn answers
 
-    def begin_turn(self) -> None:
-        """Forget whom a pronoun may mean."""
+    def begin_turn(self, before: str = "", author: str = "") -> None:
+        """Forget whom a pronoun may mean, but for a name or a relative that the turn before ends with.
+
+        Args:
+            before: the end of the turn before: 'How is Poppy?'
+            author: whose turn begins; a question that names them speaks to them.
+        """
         self._last = ""
+        self._asked = ""
+        if "?" not in before:
+            return
+        if asked := _YOUR_KIN.search(before):
+            self._last = asked["who"].lower()
+        elif named := [name for name in _NAMED.findall(before) if name != author]:
+            self._asked = named[-1]
+            self._last = self._names.get(named[-1], "")
 
     def note(self, topic: str, about: str, name: str) -> None:
         """Note a relative's or an animal's name."""
@@ -58,6 +79,9 @@ class People:
         pronoun = _PRONOUN.match(clause)
         if pronoun and self._last and self._fits(pronoun["word"].lower()):
             return _spelled(pronoun["word"].lower(), self._last) + clause[pronoun.end() :]
+        if pronoun and self._asked and not self._last and pronoun["word"].lower().startswith(("he", "she")):
+            verb = re.search(r"(?:'s| is)$", pronoun["word"])
+            return f"{self._asked}{verb[0] if verb else ''}{clause[pronoun.end() :]}"
         if mention := _THING.search(clause) or _MENTION.search(clause):
             self._last = mention["who"].lower()
         return clause

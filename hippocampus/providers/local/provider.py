@@ -16,7 +16,7 @@ from hippocampus.providers import registry
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.providers.registry import ModelConfig
 from hippocampus.records import ConversationSlice, Origin, Reflection, Summary
-from hippocampus.text import words
+from hippocampus.text import times, words
 
 __all__ = ["LocalEmbedder", "LocalGenerator"]
 
@@ -83,6 +83,6 @@ def _reflect(slice_: ConversationSlice) -> Reflection:
 def _origin() -> Origin:
     """Return the origin of every memory: the hash of the rules' source, in place of a prompt's."""
     digest = hashlib.sha256()
-    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(words.__file__)):
+    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(words.__file__), Path(times.__file__)):
         digest.update(path.name.encode() + b"\x00" + path.read_bytes() + b"\x00")
     return Origin(provider="local", model=MODEL, prompt_hash=digest.hexdigest())

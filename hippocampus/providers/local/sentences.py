@@ -20,6 +20,10 @@ _QUESTION_START = re.compile(
     r"|what|where|who|why|how|which)\s+(?:you|your|i|we|he|she|they|it|the|that|this)\b",
     re.IGNORECASE,
 )
+#: Asks only whether it is known: 'Did I tell you we moved?'
+_STATES = re.compile(
+    r"^(?:and |oh,? |so )*did I (?:say|mention|tell you)\b(?! (?:about|what|how|something|anything))", re.IGNORECASE
+)
 _ASSISTANTS = frozenset(
     words.listed(
         "assistant model agent ai bot chatbot system tool function developer 助手 助理 ai助手 机器人 系统 工具"
@@ -75,4 +79,6 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _is_question(text: str) -> bool:
+    if _STATES.match(text):
+        return False
     return bool(_QUESTION_END.search(text) or _QUESTION_START.match(text))

@@ -141,7 +141,7 @@ class OpenAIGenerator(StructuredGenerator):
     async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
         features = await self._features.find(self._probe)
         sent = [Message("system", task.prompt.text), *messages]
-        body = self._request(features, sent, task.schema, self._output_tokens_max)
+        body = self._request(features, sent, task.schema, task.output_tokens(self._output_tokens_max))
         reply = await self._caller.call(task.operation, lambda: self._send(body), usage_of)
         choice = first_choice(reply)
         assert choice is not None  # noqa: S101 - `_send` has checked it

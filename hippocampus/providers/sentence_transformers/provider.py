@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from hippocampus.providers.in_process import Encode, InProcessEmbedder, library, no_generator
-from hippocampus.records import EMBEDDING_DIMENSIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,4 +39,4 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
         return encode
 
     name = f"{config.model}@{config.dimensions}" if config.dimensions else config.model
-    return InProcessEmbedder(name, load, limits, size=config.dimensions or EMBEDDING_DIMENSIONS)
+    return InProcessEmbedder(name, load, limits, size=config.dimensions)

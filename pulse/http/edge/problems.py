@@ -108,6 +108,19 @@ RUN_ACTIVE = Kind(
 )
 RUN_ENDED = Kind("run-ended", 409, "The run has already ended", "Read it; start a new one to continue.")
 RUN_FENCED = Kind("run-fenced", 409, "Another process executes the run", "Follow it; do not execute it.")
+STREAM_LOST = Kind(
+    "stream-lost",
+    409,
+    "The text before the offset is missing",
+    "Send the message from offset 0 under the same id, or store it when it is complete.",
+)
+HISTORY_CHANGED = Kind(
+    "history-changed",
+    409,
+    "The client's conversation is not the session's",
+    "Read the conversation again and send a new message; or send yours under a new threadId, as a branch; or set"
+    " ?history=server, and the stream begins with the session's conversation.",
+)
 INTERRUPT_OPEN = Kind(
     "interrupt-open",
     409,
@@ -184,7 +197,9 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.RunEndedError: RUN_ENDED,
     errors.RunFencedError: RUN_FENCED,
     errors.RunPrunedError: RUN_PRUNED,
+    errors.HistoryChangedError: HISTORY_CHANGED,
     errors.InterruptOpenError: INTERRUPT_OPEN,
+    errors.StreamLostError: STREAM_LOST,
     errors.StreamsClosedError: ENDING,
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,

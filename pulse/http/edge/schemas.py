@@ -68,5 +68,8 @@ SessionId: TypeAlias = Annotated[
     Id, BeforeValidator(decode), Path(description="The session's id; write '/' in it as %2F.")
 ]
 RunId: TypeAlias = Annotated[Id, BeforeValidator(decode), Path(description="The run's id, as its client chose it.")]
+ThreadId: TypeAlias = Annotated[
+    Id, BeforeValidator(decode), Path(description="The session's id; write '/' in it as %2F.")
+]
 #: Any other name in a path.
 PathName: TypeAlias = Annotated[Name, BeforeValidator(decode)]

@@ -155,7 +155,15 @@ function render(each) {
     }
     return element;
   }
-  return item(each.type, when, make("p", { class: "text", dir: "auto", text: each.content }));
+  const element = item(each.type, when, make("p", { class: "text", dir: "auto", text: each.content }));
+  for (const part of each.parts ?? []) {
+    // Never loaded from here: an address may belong to anyone.
+    element.append(make("p", { class: "note", dir: "auto", text: part.text ?? `(${part.type})` }));
+  }
+  if (each.isPartial) {
+    element.firstElementChild.append(make("span", { class: "failed", text: "not finished" }));
+  }
+  return element;
 }
 
 function item(kind, when, body, tool) {

@@ -6,10 +6,10 @@ Last-Event-ID, from the client's position.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 from ag_ui.core import RunAgentInput
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -22,6 +22,7 @@ from pulse.http.edge.stream_access import Access, run_access_of
 from pulse.http.routes.runs import OVER, STREAM, LastEventId, TicketQuery, cursor_of, stream
 from pulse.runs.agents import AgentRunner, runs_alone
 from pulse.runs.intake import Intake, RunIntake
+from pulse.runs.service import RunService
 
 #: The agent of a request that names none.
 DEFAULT_AGENT = "default"
@@ -40,12 +41,26 @@ router = make_router(
     problems.RUN_ACTIVE,
     problems.EVENT_CONFLICT,
     problems.INTERRUPT_OPEN,
+    problems.HISTORY_CHANGED,
+    problems.VERSION_CONFLICT,
     problems.RUN_PRUNED,
     problems.EVENT_TOO_LARGE,
     problems.STATE_TOO_LARGE,
     problems.ENDING,
     responses={**STREAM, **OVER},
 )
+
+OnDisconnect = Annotated[
+    Literal["continue", "cancel"], Query(description="cancel: cancel the run when the client disconnects.")
+]
+ActiveRun = Annotated[
+    Literal["refuse", "cancel"],
+    Query(description="cancel: cancel the session's active run and wait for its end, if the agent runs alone."),
+]
+History = Annotated[
+    Literal["same", "server"],
+    Query(description="server: take the session's conversation, whatever the client sent, and send it first."),
+]
 
 
 @router.post(
@@ -59,10 +74,14 @@ async def run_default_agent(
     body: RunAgentInput,
     access: RunAccess,
     last_event_id: LastEventId = None,
+    on_disconnect: OnDisconnect = "continue",
+    active_run: ActiveRun = "refuse",
+    history: History = "same",
     ticket: TicketQuery = None,
 ) -> Response:
     """Run the agent called `default`, or the only one, and stream the run. The run continues after a disconnection."""
-    return await _run(request, None, body, access, last_event_id)
+    options = RunOptions(on_disconnect == "cancel", active_run == "cancel", history == "server")
+    return await _run(request, None, body, access, last_event_id, options)
 
 
 @router.post(
@@ -77,13 +96,34 @@ async def run_agent(
     body: RunAgentInput,
     access: RunAccess,
     last_event_id: LastEventId = None,
+    on_disconnect: OnDisconnect = "continue",
+    active_run: ActiveRun = "refuse",
+    history: History = "same",
     ticket: TicketQuery = None,
 ) -> Response:
     """Run one of the registered agents and stream the run."""
-    return await _run(request, agent_name, body, access, last_event_id)
+    options = RunOptions(on_disconnect == "cancel", active_run == "cancel", history == "server")
+    return await _run(request, agent_name, body, access, last_event_id, options)
 
 
-async def begin(connection: HTTPConnection, agent_name: str | None, body: RunAgentInput, access: Access) -> Intake:
+class RunOptions(NamedTuple):
+    """What a client chooses for its run: see the parameters of the routes."""
+
+    cancels_on_disconnect: bool = False
+    cancels_active: bool = False
+    takes_history: bool = False
+
+
+_DEFAULTS = RunOptions()
+
+
+async def begin(
+    connection: HTTPConnection,
+    agent_name: str | None,
+    body: RunAgentInput,
+    access: Access,
+    options: RunOptions = _DEFAULTS,
+) -> Intake:
     """Start the run of an input, or find it if it was started before.
 
     Raises:
@@ -98,22 +138,39 @@ async def begin(connection: HTTPConnection, agent_name: str | None, body: RunAge
         raise problems.ProblemError(problems.NO_SUCH_AGENT)
     if runner.is_full and await intake.find(*access.owner, body) is None:
         raise problems.ProblemError(problems.ENDING if runner.is_stopping else problems.OVERLOADED)
-    taken = await intake.begin(*access.owner, body, alone=runs_alone(agent))
+    taken = await intake.begin(
+        *access.owner,
+        body,
+        alone=runs_alone(agent),
+        takes_history=options.takes_history,
+        cancel_active=runner.wake_cancelled if options.cancels_active else None,
+    )
     if taken.created:
         runner.execute(taken.run, agent, taken.given)
     return taken
 
 
 async def _run(
-    request: Request, agent_name: str | None, body: RunAgentInput, access: Access, last_event_id: str | None
+    request: Request,
+    agent_name: str | None,
+    body: RunAgentInput,
+    access: Access,
+    last_event_id: str | None,
+    options: RunOptions,
 ) -> Response:
     cursor = cursor_of(None, last_event_id)
-    taken = await begin(request, agent_name, body, access)
+    taken = await begin(request, agent_name, body, access, options)
+
+    async def cancel() -> None:
+        run = await service_of(request, RunService).request_cancel(*access.owner, taken.run.run_id)
+        service_of(request, AgentRunner).wake_cancelled(run)
+
     return await stream(
         request,
         taken.run,
         cursor,
-        with_history=not taken.created and cursor is None,
+        on_disconnect=cancel if options.cancels_on_disconnect else None,
+        with_history=cursor is None and (options.takes_history or not taken.created),
         known_inputs=taken.sent_ids,
         legacy=body.protocol_version is None,
     )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Any, Final, Literal
 
+import structlog
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response
 
 from pulse.agui.cursor import Cursor
-from pulse.errors import RunNotFoundError
+from pulse.database import FAULTS
+from pulse.errors import PulseError, RunNotFoundError
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
 from pulse.http.edge.frame_stream import FrameStream, sse_of
 from pulse.http.edge.owner import AssertedOwner
+from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import check_role, require
 from pulse.http.edge.routing import make_router
-from pulse.http.edge.schemas import RunId
+from pulse.http.edge.schemas import RunId, ThreadId
 from pulse.http.edge.services import service, service_of
 from pulse.http.edge.stream_access import (
     LAST_EVENT_ID_LENGTH_MAX,
@@ -26,13 +30,24 @@ from pulse.http.edge.stream_access import (
     access_of,
     run_access_of,
 )
-from pulse.http.routes.runs_schemas import RunView, TicketInput, TicketView
+from pulse.http.routes.runs_schemas import (
+    AgentListView,
+    AgentView,
+    MessageListView,
+    RunListView,
+    RunView,
+    TicketInput,
+    TicketView,
+)
 from pulse.runs.agents import AgentRunner
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
+from pulse.session_key import SessionKey
+from pulse.session_service import OpenSessionService
 from pulse.streams.run_streams import RunStreams
 from pulse.tickets import Ticket, TicketService
 
+_log = structlog.get_logger(__name__)
 router = make_router("streams", "/api")
 
 Runs = Annotated[RunService, service(RunService)]
@@ -76,16 +91,35 @@ def is_past_the_end(run: Run, cursor: Cursor | None) -> bool:
 
 
 async def stream(
-    request: Request, run: Run, cursor: Cursor | None, *, custom: bool = False, legacy: bool = False, **options: Any
+    request: Request,
+    run: Run,
+    cursor: Cursor | None,
+    *,
+    custom: bool = False,
+    legacy: bool = False,
+    on_disconnect: Callable[[], Awaitable[None]] | None = None,
+    **options: Any,
 ) -> Response:
-    """Return a response that follows a run. Errors are raised before the response begins."""
+    """Return a response that follows a run. Errors are raised before the response begins.
+
+    Args:
+        request, run, cursor: who follows what, and from where.
+        custom, legacy: as for `sse_of`.
+        on_disconnect: called if the client disconnects before the stream has ended.
+        options: of `RunStreams.follow`.
+    """
     if is_past_the_end(run, cursor):
         return Response(status_code=204)
     streams = service_of(request, RunStreams)
     release = AsyncExitStack()
     follower = await release.enter_async_context(streams.follow(run, cursor, **options))
     batches = follower.batches(service_of(request, StreamSettings).heartbeat_seconds)
-    return streamed(request, sse_of(batches, run.run_id, legacy=legacy, custom=custom), release)
+    chunks = sse_of(batches, run.run_id, legacy=legacy, custom=custom)
+    if on_disconnect is not None:
+        watched = _Watched(chunks, run, on_disconnect)
+        chunks = watched.chunks()
+        release.push_async_callback(watched.note_disconnection)
+    return streamed(request, chunks, release)
 
 
 def streamed(request: Request, chunks: AsyncGenerator[bytes], release: AsyncExitStack) -> FrameStream:
@@ -95,6 +129,33 @@ def streamed(request: Request, chunks: AsyncGenerator[bytes], release: AsyncExit
     # A client may disconnect while nothing waits for the next chunk.
     release.push_async_callback(chunks.aclose)
     return FrameStream(chunks, release, headers)
+
+
+class _Watched:
+    """A response that may be left before its end."""
+
+    def __init__(self, chunks: AsyncGenerator[bytes], run: Run, on_disconnect: Callable[[], Awaitable[None]]) -> None:
+        self._chunks = chunks
+        self._run = run
+        self._on_disconnect = on_disconnect
+        self._is_over = False
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Yield the response's chunks."""
+        async with aclosing(self._chunks) as chunks:
+            async for chunk in chunks:
+                yield chunk
+        self._is_over = True
+
+    async def note_disconnection(self) -> None:
+        """Call `on_disconnect`, unless the response was sent to its end."""
+        if self._is_over:
+            return
+        try:
+            await self._on_disconnect()
+        except (PulseError, *FAULTS) as error:
+            # The run goes on; another request may cancel it.
+            _log.warning("cancel_failed", run_id=self._run.run_id, error=type(error).__name__)
 
 
 @router.get(
@@ -129,6 +190,67 @@ async def follow_run(
     run = await runs.get(*access.owner, run_id)
     access.require_session(run.session_id)
     return await stream(request, run, cursor_of(offset, last_event_id), custom=frames == "custom", legacy=legacy)
+
+
+@router.get(
+    "/runs/{run_id}",
+    summary="Read a run",
+    dependencies=[require("read")],
+    response_model=RunView,
+    responses=problems.documented(problems.RUN_NOT_FOUND),
+)
+async def get_run(run_id: RunId, runs: Runs, owner: AssertedOwner) -> Response:
+    """Read the status of a run, and why it failed."""
+    run = await runs.get(*owner, run_id)
+    return reply(RunView.of(run, thread_id=run.session_id))
+
+
+@router.get(
+    "/runs/{run_id}/messages",
+    summary="Read the conversation of a run",
+    dependencies=[require("read")],
+    response_model=MessageListView,
+    responses=problems.documented(problems.RUN_NOT_FOUND),
+)
+async def list_messages(
+    run_id: RunId,
+    runs: Runs,
+    owner: AssertedOwner,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Of the newest stored events that are messages.")] = 200,
+) -> Response:
+    """Read the conversation of a run's session as AG-UI's messages, the run's own included: for an agent's model."""
+    run = await runs.get(*owner, run_id)
+    return reply(MessageListView(messages=await runs.history(run, limit=limit)))
+
+
+@router.get(
+    "/threads/{thread_id}/runs",
+    summary="List the runs of a thread",
+    dependencies=[require("read")],
+    response_model=RunListView,
+    responses=problems.documented(problems.SESSION_NOT_FOUND),
+)
+async def list_runs(
+    thread_id: ThreadId,
+    runs: Runs,
+    sessions: Annotated[OpenSessionService, service(OpenSessionService)],
+    owner: AssertedOwner,
+    page: Annotated[Page, page_of(100)],
+) -> Response:
+    """List the runs of a session, the newest first."""
+    found = await runs.list_runs(*owner, thread_id, limit=page.limit, before=page.start(uuid.UUID))
+    if not found and await sessions.get_session(*owner, thread_id, num_recent_events=0, state_keys=()) is None:
+        raise SessionKey(*owner, thread_id).not_found()
+    following = page.next_cursor(found, lambda each: each.id)
+    shown = [RunView.of(run, thread_id=run.session_id) for run in found]
+    return reply(RunListView(runs=shown, next_cursor=following))
+
+
+@router.get("/agents", summary="List the agents", dependencies=[require("read")], response_model=AgentListView)
+async def list_agents(runner: Annotated[AgentRunner, service(AgentRunner)], _owner: AssertedOwner) -> Response:
+    """List the agents that this process runs with POST /agui/{agent_name}, and what they declare of themselves."""
+    agents = [AgentView.of(each) for each in runner.described()]
+    return reply(AgentListView(agents=agents))
 
 
 @router.post(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from pulse.http.edge.schemas import Body, Id, View
+from pulse.http.edge.schemas import Body, EscapedObject, Id, JsonObject, NextCursor, View
 from pulse.runs.records import RunStatus
 
 
@@ -20,8 +20,38 @@ class RunView(View):
     cancel_requested: bool
     error: str | None
     error_code: str | None
+    first_sequence_num: Annotated[int, Field(description="Of the run's first event in the session.")]
+    last_sequence_num: Annotated[int, Field(description="Of its newest event; other events may lie in between.")]
     started_at: datetime
     completed_at: datetime | None
+
+
+class RunListView(View):
+    """A page of a thread's runs, the newest first."""
+
+    runs: list[RunView]
+    next_cursor: NextCursor
+
+
+class MessageListView(View):
+    """A conversation, oldest first."""
+
+    messages: Annotated[list[JsonObject], Field(description="AG-UI's messages.")]
+
+
+class AgentView(View):
+    """An agent that this process runs."""
+
+    name: Annotated[str, Field(description="For POST /agui/{agent_name}.")]
+    description: str
+    runs_alone: Annotated[bool, Field(description="Its run is refused while another run of the session is active.")]
+    capabilities: Annotated[EscapedObject, Field(description="AG-UI's AgentCapabilities, as the agent declares them.")]
+
+
+class AgentListView(View):
+    """The agents that this process runs."""
+
+    agents: list[AgentView]
 
 
 class TicketInput(Body):

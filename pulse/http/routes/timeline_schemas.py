@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.alias_generators import to_camel
 
-from pulse.http.edge.schemas import ESCAPE_NOTE, NextCursor, View
+from pulse.http.edge.schemas import ESCAPE_NOTE, JsonObject, NextCursor, View
 from pulse.postgres.json_values import escape_state
 from pulse.timeline import ConversationTimeline, TimelineItem
 
@@ -17,10 +17,22 @@ class _CamelView(View):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
+_RARE: Final = frozenset({"isPartial", "parts"})
+
+
 class _Item(_CamelView):
     id: Annotated[str, Field(description="The message's id, or the event's type and number.")]
     sequence_number: Annotated[int, Field(description="Its position in the conversation.")]
     timestamp: Annotated[int, Field(description="When it happened, in milliseconds since 1970.")]
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the rare fields of an item that has nothing in them."""
+        shown: dict[str, Any] = serialize(self)
+        return {name: value for name, value in shown.items() if name not in _RARE or value}
+
+
+IsPartial = Annotated[bool, Field(description="Its run failed or was cancelled before it was complete.")]
 
 
 class MessageItemView(_Item):
@@ -28,6 +40,10 @@ class MessageItemView(_Item):
 
     type: Literal["user_message", "assistant_message"]
     content: str
+    parts: list[JsonObject] = Field(
+        default=[], description="Images, files and the like, as AG-UI's parts; a very large one is only named."
+    )
+    is_partial: IsPartial = False
 
 
 class ThoughtItemView(_Item):
@@ -35,6 +51,7 @@ class ThoughtItemView(_Item):
 
     type: Literal["thought"]
     content: str
+    is_partial: IsPartial = False
 
 
 class ToolCallItemView(_Item):
@@ -42,6 +59,7 @@ class ToolCallItemView(_Item):
 
     type: Literal["tool_call"]
     tool_name: str
+    is_partial: IsPartial = False
     tool_input: Annotated[Any, Field(description=ESCAPE_NOTE)]
 
 

@@ -181,7 +181,14 @@ const scenarios = {
       if (isBefore1) assert.deepEqual([seen.end.type, seen.end.code], ["RUN_ERROR", "cancelled"]);
       else assert.deepEqual([seen.end.type, seen.end.outcome], ["RUN_FINISHED", { type: "cancelled" }]);
     }
-    for (const agent of agents) assert.deepEqual(said(agent), ["still here "]);
+    for (const agent of agents) {
+      assert.deepEqual(said(agent), ["still here "]);
+      if (!isBefore1) assert.deepEqual(agent.messages.at(-1).metadata, { "hippocampus:partial": true });
+    }
+    // What was left stays, and the next message works.
+    agents[0].url = `${baseUrl}/agui/echo`;
+    say(agents[0], "next");
+    finished(await once(agents[0], randomUUID()));
   },
 
   async "interrupt, and the answer to it, seen by every follower"() {
@@ -212,6 +219,39 @@ const scenarios = {
     agent.addMessage({ id: randomUUID(), role: "tool", toolCallId: call.id, content: "sure" });
     finished(await once(agent, randomUUID()));
     assert.deepEqual(said(agent), ["The page says sure"]);
+  },
+
+  async "what agents emit of their own"() {
+    await overEveryTransport("emit", "go", (agent, seen) => {
+      finished(seen);
+      const thought = agent.messages.find((each) => each.role === "reasoning");
+      assert.equal(thought.content, "I look it up.");
+      const calls = agent.messages.flatMap((each) => each.toolCalls ?? []);
+      assert.deepEqual(JSON.parse(calls[0].function.arguments), { query: "a/b", limit: 2 });
+      const activity = agent.messages.find((each) => each.role === "activity");
+      assert.deepEqual([activity.activityType, activity.content], ["PLAN", { steps: ["look", "say"] }]);
+      assert.deepEqual(said(agent), ["Three are left."]);
+      if (isBefore1) return;
+      assert.deepEqual([thought.encryptedValue, calls[1].encryptedValue], ["opaque", "sealed"]);
+      const failed = agent.messages.find((each) => each.role === "tool");
+      assert.deepEqual(failed.metadata, { "hippocampus:isError": true });
+      assert.deepEqual(seen.end.usage[0], { provider: "local", model: "tiny", inputTokens: 14, outputTokens: 10 });
+    });
+  },
+
+  async "an edit of the state, and of the conversation"() {
+    const agent = agentOver("post", "default", randomUUID());
+    say(agent, "one");
+    finished(await once(agent, randomUUID()));
+    agent.setState({ ...agent.state, draft: "mine" });
+    say(agent, "two");
+    finished(await once(agent, randomUUID()));
+    assert.equal(agent.state.draft, "mine");
+    agent.messages[0].content = "another question";
+    say(agent, "three");
+    const refused = await agent.runAgent({ runId: randomUUID() }, { onRunFailed: () => {} }).then(() => null, (error) => error);
+    assert.match(String(refused?.message), /409.*history-changed/);
+    warnings = [];
   },
 
   async "several runs in a row on one agent object"() {

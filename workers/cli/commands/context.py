@@ -39,6 +39,7 @@ template_option = click.option(
 @click.option("--session", help="The session whose newest turns are the history.")
 @click.option("--tokens", default=8000, show_default=True, type=click.IntRange(1, COUNT_MAX), help="The budget.")
 @click.option("--system", "system_prompt", help="A system prompt, which is never cut.")
+@click.option("--profile", is_flag=True, help="Begin the facts with the user's profile.")
 @language_option
 @template_option
 @json_option
@@ -50,6 +51,7 @@ def command(
     system_prompt: str | None,
     language: Language | None,
     template: TemplateName,
+    profile: bool,
     as_json: bool,
 ) -> None:
     """Pack system prompt, facts, memories and history into a token budget that is never exceeded."""
@@ -64,6 +66,7 @@ def command(
             system_prompt=system_prompt,
             language=language,
             template=template,
+            profile=profile,
         )
     )
     if as_json:
@@ -87,13 +90,19 @@ async def assemble(
     system_prompt: str | None = None,
     language: Language | None = None,
     template: TemplateName = "markdown",
+    profile: bool = False,
 ) -> tuple[ContextWindow, str]:
     """Assemble a window with the embedder that the settings name; return it and its text."""
     embedder = open_embedder(config, pool)
     try:
         assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language=language, template=template)
         window = await assembler.assemble(
-            app_name=owner.app, user_id=owner.user, session_id=session_id, query=query, system_prompt=system_prompt
+            app_name=owner.app,
+            user_id=owner.user,
+            session_id=session_id,
+            query=query,
+            system_prompt=system_prompt,
+            profile=profile,
         )
         return window, assembler.format_context(window)
     finally:

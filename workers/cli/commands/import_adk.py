@@ -9,6 +9,7 @@ import click
 
 from workers.cli import databases, exit_codes, output, progress
 from workers.cli.options import json_option
+from workers.installing import install_command
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _load() -> tuple[ModuleType, ModuleType]:
         from workers.adk import importing, source
     except ModuleNotFoundError as error:
         raise SettingsError(
-            f"Copying ADK's sessions needs the package {error.name}: run pip install '/path/to/the/checkout[adk]'."
+            f"Copying ADK's sessions needs the package {error.name}: run {install_command('adk')}."
         ) from error
     return importing, source
 

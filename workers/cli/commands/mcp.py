@@ -11,7 +11,8 @@ import click
 from pulse.api_keys import ROLES, Role
 from workers import settings
 from workers.cli import databases, interrupts, running
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, open_generator
+from workers.installing import install_command
 from workers.process import logs
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def command(app: str | None, user: str | None, roles: tuple[str, ...]) -> None:
         raise click.UsageError("Name the app and the user: --app and --user, or HIPPOCAMPUS_APP and HIPPOCAMPUS_USER.")
     logs.configure(config.log_level, config.log_format)
     if importlib.util.find_spec("mcp") is None:
-        raise click.UsageError("The MCP server needs mcp: run pip install '/path/to/the/checkout[mcp]'.")
+        raise click.UsageError(f"The MCP server needs mcp: run {install_command('mcp')}.")
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
@@ -61,8 +62,9 @@ async def _serve(
         if is_ours:
             await databases.migrated(config)
         async with databases.pool_of(config) as pool:
-            embedder = open_embedder(config, pool)
+            embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
-                await stdio.serve(pool, embedder, app_name=app, user_id=user, roles=roles)
+                await stdio.serve(pool, embedder, generator, app_name=app, user_id=user, roles=roles)
             finally:
                 await embedder.close()
+                await generator.close()

@@ -40,9 +40,12 @@ _WIDTH = max(len(role.name) for role in ROLES)
     is_flag=True,
     help="Return once every role is ready, and print the line that sets DATABASE_URL in a shell.",
 )
+@click.option(
+    "--agent", "agents", multiple=True, metavar="NAME=MODULE:ATTRIBUTE", help="Run this agent; see HIPPOCAMPUS_AGENTS."
+)
 @click.option("--claimed", type=int, hidden=True, help="The inherited lock of a detached installation.")
 @click.pass_context
-def command(context: click.Context, detach: bool, claimed: int | None) -> None:
+def command(context: click.Context, detach: bool, agents: tuple[str, ...], claimed: int | None) -> None:
     """Start every role as a process, and stay until Ctrl-C stops everything.
 
     Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end; a terminal
@@ -52,6 +55,7 @@ def command(context: click.Context, detach: bool, claimed: int | None) -> None:
     With --detach it goes on in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
     installation runs below a home: if it runs already, the same line is printed again.
     """
+    settings.use_agents(agents)
     config = settings.load()
     installation = Installation(config.home)
     if detach:

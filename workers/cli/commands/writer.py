@@ -5,12 +5,16 @@ from __future__ import annotations
 import click
 
 from workers import settings
+from workers.installing import install_command
 from workers.process import logs, parent
 
 
 @click.command(epilog="Example:  DATABASE_URL=postgresql://me@db/app hippocampus writer")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="NAME=MODULE:ATTRIBUTE", help="Run this agent; see HIPPOCAMPUS_AGENTS."
+)
 @click.option("--with-parent", is_flag=True, hidden=True)
-def command(with_parent: bool) -> int:
+def command(agents: tuple[str, ...], with_parent: bool) -> int:
     """Run the session writer: the HTTP API on HIPPOCAMPUS_API_HOST and HIPPOCAMPUS_API_PORT.
 
     It needs DATABASE_URL and a migrated database. After SIGTERM or Ctrl-C it stops within
@@ -18,10 +22,11 @@ def command(with_parent: bool) -> int:
     """
     if with_parent:
         parent.end_with_parent()
+    settings.use_agents(agents)
     config = settings.load()
     logs.configure(config.log_level, config.log_format)
     try:
         from workers.writer import main_writer
     except ModuleNotFoundError as error:
-        raise click.UsageError(f"The API needs {error.name}: run pip install '/path/to/the/checkout[http]'.") from error
+        raise click.UsageError(f"The API needs {error.name}: run {install_command('http')}.") from error
     return main_writer(config)

@@ -1,0 +1,483 @@
+"""How candidates are packed into the budget of a context window: pure functions.
+
+The budget is that of the written text: headers and blank lines count. What is packed first has its place:
+
+1. the system prompt, whole;
+2. the newest turns of the session, taken backwards without a gap; a newest turn that is too long is cut;
+3. standing facts (allergies, diets, rules);
+4. memories and facts, as much as they earn: see `_caps`;
+5. turns of any session that match the query, the best first, a question with its answer;
+6. what is left over goes to the history, then to memories, then to facts.
+
+A candidate is left out if it is too big, or if it repeats what the window already says
+(`hippocampus.text.repetition`). What was left out, and why, is part of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from hippocampus.context.languages import ContextType
+from hippocampus.context.templates import CONTEXT_TYPES, MARKDOWN, Template, is_turn, passage_key, write
+from hippocampus.context.window import ContextItem, ContextWindow, LeftOut, Reason, SectionAccount
+from hippocampus.errors import ContextBudgetError
+from hippocampus.text import words
+from hippocampus.text.languages import Language
+from hippocampus.text.repetition import WindowStatements
+from hippocampus.text.tokens import TokenCounter, count_tokens
+
+#: The mark at the end of a text that was cut, and the least that is kept of one.
+CUT_MARK = " […]"
+CUT_TOKENS_MIN = 16
+
+#: Where turns match, the parts of the budget that others take before them.
+_PARTS: Mapping[ContextType, float] = {"history": 0.08, "memory": 0.04, "fact": 0.08}
+#: Of facts that hardly match.
+_FACT_PART = 0.04
+#: The least relevance of a fact that is more than merely known.
+_RELEVANT = 0.5
+#: Standing facts take at most this part of what the system prompt leaves.
+_STANDING_PART = 0.5
+#: Turns that match best, whose question or answer beside them is taken as well, up to so many tokens.
+_BESIDE_RANK = 8
+_BESIDE_TOKENS = 60
+#: What may be left unused so that the history begins with the same turn for several turns.
+_ALIGNMENT_PART = 0.04
+#: A window up to which every token counts.
+_SMALL = 4000
+_QUESTION_MARKS = ("?", "？")
+_FACT_TYPES = ("rule", "profile", "preference", "custom")
+
+
+def pack(
+    candidates: Mapping[ContextType, Sequence[ContextItem]],
+    *,
+    max_tokens: int,
+    ratios: Mapping[ContextType, float],
+    system_prompt: str | None = None,
+    language: Language = "zh",
+    counter: TokenCounter = count_tokens,
+    template: Template = MARKDOWN,
+    query: str = "",
+) -> ContextWindow:
+    """Pack candidates into a budget.
+
+    Args:
+        candidates: of memory and fact, the best first; of history, the newest turn first.
+        ratios: each section's share of `max_tokens`. Where turns match the query, history, memories that are no turns,
+            and facts take less at first.
+        system_prompt: taken whole; if it exceeds its share, the others get less.
+        query: chooses the lines of a memory that is too long.
+
+    Raises:
+        ContextBudgetError: the system prompt alone is over the budget.
+    """
+    packing = _Packing(candidates, max_tokens, ratios, language, counter, template, query)
+    packing.take_system(system_prompt)
+    packing.take_turns(within=packing.caps["history"])
+    packing.take_standing()
+    packing.take_best("memory", within=packing.caps["memory"])
+    packing.take_best("fact", within=packing.caps["fact"])
+    packing.take_passages()
+    packing.take_turns(within=None)
+    packing.take_best("memory", within=None)
+    packing.take_best("fact", within=None)
+    return packing.window()
+
+
+class _Packing:
+    """The state of one `pack`: the items that were taken, and their cost."""
+
+    def __init__(
+        self,
+        candidates: Mapping[ContextType, Sequence[ContextItem]],
+        max_tokens: int,
+        ratios: Mapping[ContextType, float],
+        language: Language,
+        counter: TokenCounter,
+        template: Template,
+        query: str,
+    ) -> None:
+        self._candidates: dict[ContextType, Sequence[ContextItem]] = {
+            kind: candidates.get(kind, ()) for kind in CONTEXT_TYPES
+        }
+        self._max = max_tokens
+        self._language: Language = language
+        self._count = cache(counter)  # the same text is measured in each round
+        self._template = template
+        self._query = query
+        self._shares = {kind: int(max_tokens * ratios[kind]) for kind in CONTEXT_TYPES}
+        newest = {item.metadata.get("message_id") for item in self._candidates["history"]} - {None}
+        self._turns_match = any(
+            is_turn(item) and item.metadata.get("message_id") not in newest for item in self._candidates["memory"]
+        )
+        self.caps = self._caps()
+        self._used: dict[ContextType, int] = dict.fromkeys(CONTEXT_TYPES, 0)
+        self._reserved = 0  # for the newest turn, until it is cut
+        self._taken: dict[ContextType, dict[int, ContextItem]] = {kind: {} for kind in CONTEXT_TYPES}  # by position
+        self._lines: dict[tuple[ContextType, int | None], int] = {}  # what they cost, by position
+        self._repeats: set[tuple[ContextType, int]] = set()
+        self._contents: set[str] = set()
+        self._passages: set[tuple[object, ...] | None] = set()
+        self._turns: dict[object, int] = {}  # taken turns of passages, by message_id: their position
+        self._shown: set[tuple[object, object]] = set()  # thread and number of turns that the window shows
+        self._stated = WindowStatements()
+
+    def _caps(self) -> dict[ContextType, int]:
+        """What sections take before the turns that match: their share, or less where turns match."""
+        caps = dict(self._shares)
+        if self._turns_match:
+            for kind, part in _PARTS.items():
+                caps[kind] = min(caps[kind], int(self._max * part))
+        return caps
+
+    def take_system(self, prompt: str | None) -> None:
+        if not prompt:
+            return
+        cost = self._count(prompt)
+        if cost > self._max:
+            raise ContextBudgetError(
+                f"the system prompt is {cost} tokens, over the budget of {self._max}: shorten it or raise max_tokens"
+            )
+        self._used["system"] = cost
+        self._taken["system"][0] = ContextItem(context_type="system", content=prompt, token_estimate=cost)
+
+    def take_turns(self, *, within: int | None) -> None:
+        """Take turns of the session from the newest backwards until one does not fit; of the whole rest, cut that one.
+
+        Args:
+            within: what the section may use; None: all that is left.
+        """
+        self._reserved = 0
+        for position, turn in enumerate(self._candidates["history"]):
+            if position in self._taken["history"]:
+                continue
+            self._release_passage(turn)
+            free = self._free("history", within)
+            if self._cost(turn, position) <= free:
+                self._add("history", turn, position)
+                continue
+            if within is None:
+                cut = self._cut(turn, free)
+                if cut is not None:
+                    self._add("history", cut, position)
+            elif not self._taken["history"]:
+                self._reserved = max(free, CUT_TOKENS_MIN)
+            self._align_history()
+            return
+        self._align_history()
+
+    def _align_history(self) -> None:
+        """Have the history begin at a multiple of some turns, at a cost of at most `_ALIGNMENT_PART` of the budget.
+
+        So it begins with the same turn for several turns, and what a provider has cached stays the beginning of the
+        prompt.
+        """
+        taken = self._taken["history"]
+        if not taken or _number(next(reversed(taken.values()))) <= 1:
+            return
+        each = max(self._used["history"] // max(len(taken), 1), 1)
+        step = 1 << max(int(self._max * _ALIGNMENT_PART) // each, 1).bit_length() - 1
+        numbers = [_number(item) for item in reversed(taken.values())]
+        drop = next((place for place, number in enumerate(numbers) if number % step == 1 % step), 0)
+        if 2 * drop <= len(numbers):
+            for position in list(taken)[len(taken) - drop :]:
+                self._release("history", position)
+
+    def take_standing(self) -> None:
+        """Take the facts that have their place in every window."""
+        within = int((self._max - self._used["system"]) * _STANDING_PART)
+        for position, item in enumerate(self._candidates["fact"]):
+            if item.metadata.get("is_standing") and self._cost(item, position) <= self._free("fact", within):
+                self._add("fact", item, position)
+
+    def take_best(self, kind: ContextType, *, within: int | None) -> None:
+        """Take items in their order; skip those that do not fit or that repeat what the window says.
+
+        Standing facts come on top of `within`; facts that hardly match the query take a part of it.
+        """
+        oldest = self._oldest_turn()
+        standing = self._used["fact"] if kind == "fact" and within is not None else 0
+        for position, item in enumerate(self._candidates[kind]):
+            if position in self._taken[kind] or (is_turn(item) and within is not None):
+                continue
+            limit = within
+            if limit is not None and kind == "fact" and self._turns_match and item.relevance_score < _RELEVANT:
+                limit = min(limit, int(self._max * _FACT_PART))
+            free = self._free(kind, None if limit is None else limit + standing)
+            fits = self._cost(item, position) <= free
+            if not fits and (kind != "memory" or is_turn(item)):
+                continue
+            if self._is_stated(item, oldest):
+                self._repeats.add((kind, position))
+            elif fits:
+                self._add(kind, item, position)
+            elif within is None and item.metadata.get("kind") == "episodic":
+                shorter = self._best_lines(item, free)
+                if shorter is not None:
+                    self._add(kind, shorter, position)
+
+    def take_passages(self) -> None:
+        """Take the turns that match, the best first, each of the first ones with its question or its answer."""
+        turns = [(place, item) for place, item in enumerate(self._candidates["memory"]) if is_turn(item)]
+        if not turns:
+            return
+        around = self._around(turns)
+        self._take_turns(turns, around)
+        self._leave_covered()
+        # What was reserved for gaps and headers that turns share is left for more of them: in a large window, so little
+        # that it is not worth the time.
+        spare = sum(self._used.values()) - self._count(self._text()) if self._max <= _SMALL else 0
+        if spare > 0:
+            self._used["memory"] -= min(spare, self._used["memory"])
+            self._take_turns(turns, around)
+
+    def _take_turns(self, turns: Sequence[tuple[int, ContextItem]], around: Mapping[int, Sequence[int]]) -> None:
+        shown = {item.metadata.get("message_id") for item in self._taken["history"].values()}
+        for rank, (position, item) in enumerate(turns):
+            if item.metadata.get("beside") is not None:
+                continue
+            self._take_turn(position, item, shown)
+            if rank < _BESIDE_RANK and position in self._taken["memory"]:
+                for other in around.get(position, ()):
+                    beside = self._candidates["memory"][other]
+                    if self._count(beside.content) <= _BESIDE_TOKENS:
+                        self._take_turn(other, beside, shown)
+
+    def _take_turn(self, position: int, item: ContextItem, shown: set[Any]) -> None:
+        if position in self._taken["memory"]:
+            return
+        if item.metadata.get("message_id") in shown or item.content in self._contents:
+            self._repeats.add(("memory", position))
+        else:
+            free = self._free("memory", None)
+            if self._lines.get(("memory", position), 0) <= free and self._cost(item, position) <= free:
+                self._add("memory", item, position)
+
+    def _around(self, turns: Sequence[tuple[int, ContextItem]]) -> dict[int, list[int]]:
+        """Return, by position, the turns beside a turn that ask what it answers, or answer what it asks."""
+        ordered = sorted(turns, key=lambda turn: (str(turn[1].metadata.get("thread_id")), _number(turn[1])))
+        found: dict[int, list[int]] = {}
+        for (earlier, asking), (later, answer) in pairwise(ordered):
+            same = asking.metadata.get("thread_id") == answer.metadata.get("thread_id")
+            if same and asking.content.rstrip().endswith(_QUESTION_MARKS):
+                found.setdefault(earlier, []).append(later)
+                found.setdefault(later, []).append(earlier)
+        return found
+
+    def _leave_covered(self) -> None:
+        """Leave out memories whose turns the window shows."""
+        for position, item in list(self._taken["memory"].items()):
+            if not is_turn(item) and self._is_covered(item):
+                self._release("memory", position)
+                self._repeats.add(("memory", position))
+
+    def _is_covered(self, item: ContextItem) -> bool:
+        """Whether the window shows all turns that a memory was extracted from."""
+        numbers, thread = item.metadata.get("source_seqs") or (), item.metadata.get("thread_id")
+        return bool(numbers) and all((thread, number) in self._shown for number in numbers)
+
+    def window(self) -> ContextWindow:
+        """Return the window: measure the text as a whole, and drop items if the counter is not additive."""
+        total = self._count(self._text())
+        while total > self._max:
+            self._drop_one()
+            total = self._count(self._text())
+        left_out = tuple(self._left_out())
+        account = tuple(
+            SectionAccount(
+                context_type=kind,
+                share=self._shares[kind],
+                used=self._used[kind],
+                items=len(self._taken[kind]),
+                left_out=sum(item.item.context_type == kind for item in left_out),
+            )
+            for kind in CONTEXT_TYPES
+        )
+        return ContextWindow(
+            items=tuple(self._items_in_order()),
+            total_tokens=total,
+            budget_used=total / self._max if self._max else 0.0,
+            max_tokens=self._max,
+            account=account,
+            left_out=left_out,
+            language=self._language,
+            template=self._template,
+        )
+
+    def _left_out(self) -> Iterator[LeftOut]:
+        whole = self._max - self._used["system"]
+        for kind in CONTEXT_TYPES[1:]:
+            for position, item in enumerate(self._candidates[kind]):
+                if position in self._taken[kind]:
+                    continue
+                tokens = self._count(item.content)
+                repeats = (kind, position) in self._repeats
+                reason: Reason = "repeats" if repeats else "too_big" if tokens > whole else "no_room"
+                yield LeftOut(item=replace(item, token_estimate=tokens), reason=reason)
+
+    def _cost(self, item: ContextItem, position: int | None = None) -> int:
+        """What an item adds: its line; for the first of a section or passage, also what is around it.
+
+        Args:
+            position: of a candidate, whose line is measured once.
+        """
+        kind = item.context_type
+        cost = self._lines.get((kind, position))
+        if cost is None:
+            line = self._template.written(item, self._language, gap=True)
+            before, text, after = line.partition(item.content) if item.content else (line, "", "")
+            # The text is measured for the result anyway, and what is around it is mostly the same.
+            cost = self._count("\n" + before) + (self._count(text) + self._count(after) if text else 0)
+            if position is not None:
+                self._lines[kind, position] = cost
+        if not self._taken[kind]:
+            cost += self._count(f"\n\n{self._template.frame}{self._template.head(kind, self._language)}\n")
+        if is_turn(item) and passage_key(item) not in self._passages:
+            cost += self._count(f"\n{self._template.passage_of(item, self._language)}")
+        return cost
+
+    def _free(self, kind: ContextType, within: int | None) -> int:
+        rest = max(self._max - sum(self._used.values()) - self._reserved, 0)
+        return rest if within is None else min(rest, within - self._used[kind])
+
+    def _add(self, kind: ContextType, item: ContextItem, position: int) -> None:
+        cost = self._cost(item, None if item.metadata.get("truncated") else position)
+        if is_turn(item):
+            self._passages.add(passage_key(item))
+            self._turns[item.metadata.get("message_id")] = position
+        else:
+            self._stated.add(item.content)
+        self._contents.add(item.content)
+        if kind == "history" or is_turn(item):
+            self._shown.add((item.metadata.get("thread_id"), item.metadata.get("from_seq")))
+        self._used[kind] += cost
+        self._taken[kind][position] = replace(item, token_estimate=self._count(item.content))
+
+    def _release(self, kind: ContextType, position: int) -> None:
+        """Take an item out of the window. The headers above it stay paid while the section has other items."""
+        item = self._taken[kind].pop(position)
+        self._contents.discard(item.content)
+        if self._taken[kind]:
+            self._used[kind] -= self._count(self._template.written(item, self._language))
+        else:
+            self._used[kind] = 0
+            self._passages.clear()
+
+    def _release_passage(self, turn: ContextItem) -> None:
+        """Leave the history a turn that stands in a passage."""
+        position = self._turns.pop(turn.metadata.get("message_id"), None)
+        if position is not None and turn.metadata.get("message_id") is not None:
+            self._release("memory", position)
+            self._repeats.add(("memory", position))
+
+    def _cut(self, turn: ContextItem, free: int) -> ContextItem | None:
+        """Return the longest beginning of a turn that fits, marked; None if too little would be left."""
+        if free < CUT_TOKENS_MIN:
+            return None
+        low, high = 0, len(turn.content)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._cost(replace(turn, content=turn.content[:middle] + CUT_MARK)) <= free:
+                low = middle
+            else:
+                high = middle - 1
+        if low == 0:
+            return None
+        return replace(turn, content=turn.content[:low] + CUT_MARK, metadata={**turn.metadata, "truncated": True})
+
+    def _best_lines(self, item: ContextItem, free: int) -> ContextItem | None:
+        """Return the lines of an episode that match the query best, as many as fit, marked; None if none does."""
+        wanted = set(words.terms(self._query))
+        lines = item.content.splitlines()
+        best = sorted(range(len(lines)), key=lambda number: (-len(wanted & set(words.terms(lines[number]))), number))
+        kept: list[int] = []
+        shorter = None
+        for number in best:
+            chosen = sorted([*kept, number])
+            cut = replace(
+                item,
+                content="\n".join(lines[each] for each in chosen) + CUT_MARK,
+                metadata={**item.metadata, "truncated": True},
+            )
+            if self._cost(cut) <= free:
+                kept, shorter = chosen, cut
+        return shorter
+
+    def _oldest_turn(self) -> ContextItem | None:
+        return next(reversed(self._taken["history"].values()), None)
+
+    def _is_stated(self, item: ContextItem, oldest: ContextItem | None) -> bool:
+        """Whether the window says it: the same text, the same statement, or the turns that it was extracted from."""
+        if item.content in self._contents or (not is_turn(item) and self._stated.repeats(item.content)):
+            return True
+        if item.context_type == "memory" and not is_turn(item) and self._is_covered(item):
+            return True
+        if item.context_type != "memory" or oldest is None:
+            return False
+        thread, start = item.metadata.get("thread_id"), item.metadata.get("from_seq")
+        since = oldest.metadata.get("from_seq")
+        return (
+            thread is not None
+            and start is not None
+            and since is not None
+            and thread == oldest.metadata.get("thread_id")
+            and start >= since
+        )
+
+    def _drop_one(self) -> None:
+        for kind in ("fact", "memory", "history"):
+            if self._taken[kind]:
+                self._taken[kind].popitem()
+                return
+        raise ContextBudgetError("the system prompt alone is over the budget: shorten it or raise max_tokens")
+
+    def _items_in_order(self) -> list[ContextItem]:
+        """Return the items as they are written: what does not depend on the query in an order that does not either."""
+        history = list(self._taken["history"].values())[::-1]
+        ordered = {
+            "system": list(self._taken["system"].values()),
+            "fact": sorted(self._taken["fact"].values(), key=_fact_order),
+            "memory": sorted(self._taken["memory"].values(), key=_memory_order),
+            "history": history,
+        }
+        return [item for kind in CONTEXT_TYPES for item in ordered[kind]]
+
+    def _text(self) -> str:
+        return write(self._items_in_order(), self._language, self._template)
+
+
+def _number(item: ContextItem) -> int:
+    return item.metadata.get("from_seq") or 0
+
+
+def _fact_order(item: ContextItem) -> tuple[int, int, str]:
+    """The profile in its order, standing facts, then by type and key; facts without a key keep their order."""
+    place = item.metadata.get("profile_place")
+    if place is not None:
+        return (-1, place, "")
+    kind = item.metadata.get("kind")
+    rank = _FACT_TYPES.index(kind) if kind in _FACT_TYPES else len(_FACT_TYPES)
+    return (not item.metadata.get("is_standing"), rank, str(item.metadata.get("key") or ""))
+
+
+def _memory_order(item: ContextItem) -> tuple[bool, float, str, int]:
+    """Memories before passages, each in the order of time; those without a time keep their order."""
+    if not is_turn(item):
+        return (False, _time(item), "", 0)
+    return (True, _day(item), str(item.metadata.get("session_id") or item.metadata.get("thread_id")), _number(item))
+
+
+def _time(item: ContextItem) -> float:
+    moment = item.metadata.get("occurred_at")
+    return moment.timestamp() if isinstance(moment, datetime) else 0.0
+
+
+def _day(item: ContextItem) -> float:
+    moment = item.metadata.get("occurred_at")
+    return float(moment.astimezone(UTC).toordinal()) if isinstance(moment, datetime) else 0.0

@@ -1,0 +1,12 @@
+"""The error of an adapter whose framework is not installed."""
+
+from __future__ import annotations
+
+
+def missing_library(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return the error that names the extra to install."""
+    return ModuleNotFoundError(
+        f"hippocampus.integrations needs {error.name}, which is not installed:"
+        f" run pip install '/path/to/the/checkout[{extra}]'",
+        name=error.name,
+    )

@@ -1,0 +1,198 @@
+"""What an AG-UI client has of its session, compared with what the session has: its edits, and what it does not know.
+
+A client sends its whole conversation and its whole state with each run. Its position in the session is the newest
+message that it has: it has received everything up to the end of that message's run.
+
+**State.** A key that the client changed since its position is set by the run's first event, under the check of the
+session's version. A key that another writer changed, too, is a conflict: the stored value stands, and the run reports
+the key. A key that the client leaves out stays; keys of the user and the app are the agent's.
+
+**Messages.** The server's conversation stands. A client that changed a message, or left out later turns, is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from ag_ui.core import AssistantMessage, Message, RunAgentInput, UserMessage
+
+from pulse.errors import HistoryChangedError, InvalidInputError
+from pulse.events import Session, message_text
+from pulse.postgres.json_values import DELETED, clean_text
+from pulse.postgres.statements import Statements
+from pulse.scopes import split_delta
+from pulse.state.history import StateHistory
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+#: In `forwardedProps`: the number of the event whose state the client has, if it keeps no messages.
+STATE_SEQUENCE_KEY: Final = "hippocampus:stateSequence"
+#: How many of the client's messages are compared, the newest.
+COMPARED_MAX = 1000
+_STATEMENTS = Statements("pulse.runs", "runs.sql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEdits:
+    """The client's changes of the session's state.
+
+    Attributes:
+        delta: keys to set.
+        conflicts: keys that another writer changed, too.
+    """
+
+    delta: Mapping[str, Any] = field(default_factory=dict)
+    conflicts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where a client is in its session.
+
+    Attributes:
+        known: the ids of its messages that are stored.
+        sequence: of the newest stored message that it has; None if it has none.
+        until: it has received the events up to this one; None if that is not known.
+        state_sequence: of the last event that changed the session's own state.
+        later_turns: how many messages of the user it does not have.
+        is_answered: whether a completed run has answered the newest message that it has.
+    """
+
+    known: frozenset[str]
+    sequence: int | None
+    until: int | None
+    state_sequence: int
+    later_turns: int
+    is_answered: bool
+
+
+class ClientViews:
+    """Compares clients' inputs with their sessions."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._history = StateHistory(pool)
+
+    async def position(self, session: Session, requested: RunAgentInput) -> Position:
+        """Return where the client is in the session."""
+        names = [each.id for each in requested.messages[-COMPARED_MAX:] if _can_be_stored(each.id)]
+        row = await _STATEMENTS.fetchrow(self._pool, "client_position", session.thread_id, names)
+        if row is None:
+            raise session.key.not_found()
+        until = row["until"]
+        if isinstance(requested.forwarded_props, Mapping) and STATE_SEQUENCE_KEY in requested.forwarded_props:
+            until = requested.forwarded_props[STATE_SEQUENCE_KEY]
+            if not isinstance(until, int) or isinstance(until, bool) or not 0 <= until <= row["last_seq"]:
+                raise InvalidInputError(
+                    f"forwardedProps[{STATE_SEQUENCE_KEY!r}] is the number of an event of the session, 0 to"
+                    f" {row['last_seq']}, not {until!r:.40}"
+                )
+        return Position(
+            known=frozenset(row["known"]),
+            sequence=row["sequence"],
+            until=until,
+            state_sequence=row["state_seq"],
+            later_turns=row["later_turns"],
+            is_answered=row["is_answered"],
+        )
+
+    async def state_edits(self, session: Session, state: Any, position: Position) -> StateEdits:
+        """Return what the client changed of the session's own state."""
+        sent = own_keys(state)
+        current = split_delta(session.state).session
+        changed = {key: value for key, value in sent.items() if not same(value, current.get(key, DELETED))}
+        if not changed:
+            return StateEdits()
+        base: Mapping[str, Any] = current
+        if position.until is None:
+            base = {}
+        elif position.until < position.state_sequence:
+            restored = await self._history.restore(*session.key, sequence_num=position.until)
+            base = restored.state
+        delta: dict[str, Any] = {}
+        conflicts = []
+        for key, value in changed.items():
+            before = base.get(key, DELETED)
+            if same(value, before) and position.until is not None:
+                continue  # The client did not change it: it has an older value.
+            if same(before, current.get(key, DELETED)):
+                delta[key] = value
+            else:
+                conflicts.append(key)
+        return StateEdits(delta=delta, conflicts=sorted(conflicts))
+
+    async def require_same_messages(self, session: Session, messages: Sequence[Message], position: Position) -> None:
+        """Check that the client has changed no stored message, and left out no later turn.
+
+        Raises:
+            HistoryChangedError: it has.
+        """
+        if position.sequence is None:
+            return
+        newest = [each for each in messages[-COMPARED_MAX:] if _can_be_stored(each.id)]
+        texts = {each.id: text for each in newest if (text := _text_of(each)) is not None}
+        digests = [hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for text in texts.values()]
+        rows = await _STATEMENTS.fetch(self._pool, "differing_messages", session.thread_id, list(texts), digests)
+        for row in rows:
+            if not _continues(texts[row["id"]], row["content"], is_answer=row["role"] == "assistant"):
+                raise HistoryChangedError(
+                    f"message {row['id'][:80]!r} has another text in this session: send the change as a new message"
+                )
+        if position.later_turns:
+            raise HistoryChangedError(
+                f"the session has {position.later_turns} later messages of the user, which the input leaves out"
+            )
+
+
+def own_keys(state: Any) -> dict[str, Any]:
+    """Return the keys of a client's state that it may set: the session's own."""
+    return split_delta(state).session if isinstance(state, Mapping) else {}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same to a client that has all numbers as doubles."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return _double(one) == _double(other) or (one != one and other != other)  # noqa: PLR0124  # not a number
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _can_be_stored(name: str) -> bool:
+    """Whether an id could be the id of a stored event: PostgreSQL holds neither U+0000 nor lone surrogates."""
+    return clean_text(name) == name
+
+
+def _double(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _text_of(message: Message) -> str | None:
+    """Return the text of a message that is compared; None for others."""
+    if isinstance(message, AssistantMessage):
+        return message_text(message.content)
+    if not isinstance(message, UserMessage):
+        return None
+    if isinstance(message.content, str):
+        return message_text(message.content)
+    return message_text({"parts": [part.model_dump(by_alias=True, mode="json") for part in message.content]})
+
+
+def _continues(sent: str, stored: str | None, *, is_answer: bool) -> bool:
+    """Whether a stored text is the client's; of an answer that it followed only in part, the beginning is enough."""
+    if stored is None:
+        return False
+    one, other = (" ".join(text.split()) for text in (sent, stored))
+    return one == other or (is_answer and other.startswith(one))
