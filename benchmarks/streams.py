@@ -1,6 +1,6 @@
 """Live streams: from a commit to a subscriber, from an append to a frame on the wire, idle connections, fan-out.
 
-python -m benchmarks.streams [--idle 2000] [--seconds 60]
+python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--only PART]
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}
 PER_SECOND = 100
 
 
-async def paced(total: int, work: object) -> None:
-    """Call `work(n)` PER_SECOND times a second, without waiting for the previous call."""
+async def paced(total: int, work: object, per_second: int = PER_SECOND) -> None:
+    """Call `work(n)` so many times a second, without waiting for the previous call."""
     began = time.monotonic()
     tasks = []
     for n in range(total):
-        await asyncio.sleep(max(0.0, began + n / PER_SECOND - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + n / per_second - time.monotonic()))
         tasks.append(asyncio.create_task(work(n)))  # type: ignore[operator]  # a coroutine function
     await asyncio.gather(*tasks)
 
@@ -196,6 +196,41 @@ async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> N
     await runs.close()
 
 
+async def append_to_many(pool: asyncpg.Pool, address: str, count: int, per_second: int, seconds: float) -> None:
+    """This many SSE subscribers of one run, and this many events per second: from before the append to every frame."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("bench", "u", session_id="many")
+    run = (await runs.start("bench", "u", "many", "run-many")).run
+    streams: list[Stream] = []
+    for _ in range(0, count, 50):
+        opening = (Stream.open(address, "run-many") for _ in range(min(50, count - len(streams))))
+        streams += await asyncio.gather(*opening)
+    begun: dict[bytes, float] = {}
+    latencies: list[float] = []
+    total = int(per_second * seconds)
+
+    async def read(stream: Stream) -> None:
+        for _ in range(total):
+            line = await stream.until(b'"mark":')
+            latencies.append((time.perf_counter() - begun[line.split(b'"mark":"')[1].split(b'"')[0]]) * 1000)
+
+    async def append(n: int) -> None:
+        begun[f"m{n}".encode()] = time.perf_counter()
+        await runs.write(run, [Event(author="model", event_type="work_plan", content={"mark": f"m{n}"})])
+
+    reading = [asyncio.create_task(read(each)) for each in streams]
+    await paced(total, append, per_second)
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(*reading), 60)
+    row(f"append to SSE frame, {count} subscribers, {per_second}/s, p50", f"{percentile(latencies, 0.5):.1f} ms")
+    row("  p99", f"{percentile(latencies, 0.99):.1f} ms", "", "must 150 ms")
+    row("  lost", f"{total * count - len(latencies)} of {total * count}", "", "must 0")
+    for each in streams:
+        each.writing.close()
+    await runs.finish(run)
+    await runs.close()
+
+
 async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
     """Open this many idle connections to one run; measure their memory, their CPU time, and one event sent to all of
     them."""
@@ -227,6 +262,77 @@ async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: in
     await runs.close()
 
 
+class Socket(asyncio.Protocol):
+    """A WebSocket that counts what it receives and when it first sees a text."""
+
+    def __init__(self, path: str) -> None:
+        self.received = 0
+        self.seen: dict[bytes, float] = {}
+        self.awaited: dict[bytes, asyncio.Event] = {}
+        self._path = path
+        self._tail = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # a socket's
+        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
+        self.transport.write(
+            f"GET {self._path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{head}\r\n".encode()
+        )
+
+    def data_received(self, data: bytes) -> None:
+        self.received += len(data)
+        text = self._tail + data
+        for sign, event in self.awaited.items():
+            if not event.is_set() and sign in text:
+                self.seen[sign] = time.perf_counter()
+                event.set()
+        self._tail = text[-40:]
+
+    def expect(self, sign: bytes) -> asyncio.Event:
+        return self.awaited.setdefault(sign, asyncio.Event())
+
+    @classmethod
+    async def open(cls, address: str, path: str) -> Socket:
+        host, port = address.removeprefix("http://").split(":")
+        _, own = await asyncio.get_running_loop().create_connection(lambda: cls(path), host, int(port))
+        opened = own.expect(b"101 Switching")
+        await opened.wait()
+        return own
+
+
+async def thread_sockets(pool: asyncpg.Pool, address: str, count: int, messages: int) -> None:
+    """Follow one thread with this many sockets while messages are appended and a run begins."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    name = f"thread-{uuid.uuid4().hex[:8]}"
+    await sessions.create_session("bench", "u", session_id=name)
+    sockets: list[Socket] = []
+    for _ in range(0, count, 50):
+        opening = (Socket.open(address, f"/ws/events/{name}") for _ in range(min(50, count - len(sockets))))
+        sockets += await asyncio.gather(*opening)
+    await asyncio.sleep(1)
+    last = [each.expect(b'"last of them"') for each in sockets]
+    for n in range(messages):
+        text = "last of them" if n == messages - 1 else f"message {n} of a conversation, as long as people write them"
+        await sessions.append("bench", "u", name, [Event(author="user", content={"text": text})])
+    appended = time.perf_counter()
+    await asyncio.gather(*(each.wait() for each in last))
+    lags = [each.seen[b'"last of them"'] - appended for each in sockets]
+    row(f"{messages} messages to {count} socket(s) of a thread, each received", f"{sockets[-1].received / 1e6:.2f} MB")
+    row("  the last message arrived after", f"{max(0.0, percentile(lags, 0.5)):.2f} s", f"max {max(lags):.2f} s")
+    begun = [each.expect(b'"run-of-thread') for each in sockets]
+    at = time.perf_counter()
+    run = (await runs.start("bench", "u", name, f"run-of-thread-{name}")).run
+    await asyncio.gather(*(each.wait() for each in begun))
+    delays = [max(each.seen.values()) - at for each in sockets]
+    row("  RUN_STARTED of a run arrived after", f"{percentile(delays, 0.5):.2f} s", f"max {max(delays):.2f} s")
+    for each in sockets:
+        each.transport.close()
+    await runs.finish(run)
+    await runs.close()
+    await sessions.close()
+
+
 def memory_kb(pid: int) -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
@@ -237,21 +343,32 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def main(idle: int, seconds: float) -> None:
+async def main(idle: int, seconds: float, sockets: int, only: str | None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * idle + 500), hard), hard))
     async with fresh_pool(34) as (pool, server):
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
-        await commit_to_subscriber(pool, server.tcp_dsn, seconds)
-        await notify_modes(pool, server.tcp_dsn)
+        if only in (None, "commits"):
+            await commit_to_subscriber(pool, server.tcp_dsn, seconds)
+            await notify_modes(pool, server.tcp_dsn)
         async with writer(server.tcp_dsn) as (address, pid):
-            await append_to_frame(pool, address, seconds / 3)
-            await idle_and_fan_out(pool, address, pid, idle)
+            if only in (None, "frames"):
+                await append_to_frame(pool, address, seconds / 3)
+            if only in (None, "many"):
+                await append_to_many(pool, address, 1000, 20, 10)
+            if only in (None, "idle"):
+                await idle_and_fan_out(pool, address, pid, idle)
+            if only in (None, "threads"):
+                await thread_sockets(pool, address, 1, 600)
+                await thread_sockets(pool, address, sockets, 20)
+                await thread_sockets(pool, address, sockets, 600)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--idle", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--sockets", type=int, default=300)
+    parser.add_argument("--only", choices=("commits", "frames", "many", "idle", "threads"))
     given = parser.parse_args()
-    asyncio.run(main(given.idle, given.seconds))
+    asyncio.run(main(given.idle, given.seconds, given.sockets, given.only))

@@ -1,7 +1,7 @@
 """Translates the events and open messages of a run to AG-UI events. Pure: no database, no clock.
 
     stored event                    AG-UI
-    the run's first                 RUN_STARTED, MESSAGES_SNAPSHOT (for joiners), STATE_SNAPSHOT, then its own
+    the run's first                 RUN_STARTED, MESSAGES_SNAPSHOT and STATE_SNAPSHOT (for joiners), then its own
     user_message, assistant_message TEXT_MESSAGE_START, _CONTENT, _END; of a streamed one only what was not sent
                                     MESSAGES_SNAPSHOT after a message with images or files, which no other event has
     thought                         REASONING_START, REASONING_MESSAGE_START, _CONTENT, _END, REASONING_END
@@ -20,14 +20,17 @@ of a call likewise. A message ends on the wire
 when it is stored: what a client has seen end is history. If the stored text does not begin with what was sent,
 MESSAGES_SNAPSHOT corrects it. `result.interrupts` of a completed run are the questions that the next run answers.
 
-The translation depends on the events and on the cursor alone, so any process can resume another one's stream.
+The translation depends on the events and on the cursor alone, so any process can resume another one's stream. The
+cursor has the state of its client: one that has an older state than this process, and would not get it by events, gets
+a STATE_SNAPSHOT when it resumes. Changes of the user's and the app's state by other sessions are STATE_DELTAs between
+two events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from ag_ui.core import (
     PROTOCOL_VERSION,
@@ -53,13 +56,14 @@ from ag_ui.core import (
 )
 
 from pulse.agui import messages, patches, wire
-from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, key_of, name_of
-from pulse.agui.frames import Frame
+from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, StateMark, key_of, name_of
+from pulse.agui.frames import Audience, Frame
 from pulse.agui.interrupts import interrupts_of
 from pulse.event_types import ADK_EVENT, RUN_STARTED, STATE_UPDATE, TERMINAL_EVENT_TYPES
 from pulse.events import Event
 from pulse.live_text import Kind, LiveMessage
 from pulse.postgres.json_values import DELETED_ESCAPE, clean_text, escape_state
+from pulse.scopes import Scope, parse_state_prefix
 
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
@@ -68,6 +72,8 @@ _CUSTOM_TYPES = frozenset(
 #: another writer too, whose values stand.
 STATE_CONFLICT = "hippocampus:state_conflict"
 _SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
+#: The frames with which a run begins, for a new client.
+_OPENING = 3
 
 
 @dataclass(slots=True)
@@ -80,15 +86,30 @@ class _Open:
     is_torn: bool = False  # its text does not begin with what was sent
 
 
+class KnownState(NamedTuple):
+    """A thread's merged and escaped state.
+
+    Attributes:
+        mark: which state it is.
+        changed: the last event that changed the session's own state.
+    """
+
+    state: Mapping[str, Any]
+    mark: StateMark
+    changed: int = 0
+
+
 class EventBridge:
     """Translates one run, from its start or from a cursor.
 
     Args:
         thread_id: the session's id, which clients know as the thread's.
         first_sequence: of the run's first event.
-        state: the merged and escaped state after `state_sequence`; changes up to there are not sent again.
+        known: the state as it was read; changes before it are not sent again.
         cursor: what the client has; None for a new client.
         with_history: whether a new client gets the conversation before the run.
+        before: the state of a client that has followed the thread up to this run, and its conversation.
+        is_shared: translate for several clients at once: those that have the state `before`, and those that do not.
         shown_run_id: of an event of no run, which is sent as a run of its own that ends after it.
     """
 
@@ -98,10 +119,11 @@ class EventBridge:
         thread_id: str,
         run_id: str,
         first_sequence: int,
-        state: Mapping[str, Any] | None = None,
-        state_sequence: int = 0,
+        known: KnownState | None = None,
         cursor: Cursor | None = None,
         with_history: bool = True,
+        before: KnownState | None = None,
+        is_shared: bool = False,
         shown_run_id: str | None = None,
     ) -> None:
         self.sequence = first_sequence - 1
@@ -111,29 +133,46 @@ class EventBridge:
         self._shown_run_id = shown_run_id or run_id
         self._is_single = shown_run_id is not None
         self._first = first_sequence
-        self._with_history = with_history
+        self._with_history = with_history and before is None
+        self._is_shared = is_shared
         self._client_cursor = cursor
         self._resumes_after = cursor.sequence if cursor is not None and cursor.sequence >= first_sequence else 0
+        known = known or KnownState({}, StateMark())
+        self._latest = known if before is not None else None
+        base = before or known
+        self._state = {key: value for key, value in base.state.items() if value != DELETED_ESCAPE}
+        self._mark = base.mark
+        self._changed = known.changed
+        self._has: StateMark | None = None if before is None else before.mark
+        self._is_behind = False
         # RUN_STARTED, the messages for joiners, the state: a client that had these has a state of its own.
-        begun = cursor is not None and cursor.sequence == first_sequence - 1 and cursor.frames >= 3
-        self._has_state = begun or self._resumes_after > 0
-        self._state = {key: value for key, value in (state or {}).items() if value != DELETED_ESCAPE}
-        self._state_sequence = cursor.sequence if cursor is not None and self._has_state else state_sequence
+        if cursor is not None and (self._resumes_after or cursor.frames >= _OPENING):
+            self._resume(cursor.state)
         self._open: dict[str, _Open] = {}
         self._stored: set[str] = set()
         self._steps: list[str] = []
         self._subagents: list[str] = []
         self._calls = messages.CallIds()
 
+    def _resume(self, has: StateMark | None) -> None:
+        """Find out whether the client will have the state by the events that follow."""
+        mark = self._mark
+        self._is_behind = has is None or has.user < mark.user or has.app < mark.app or has.sequence < self._changed
+        self._has = mark.at_least(has or StateMark())
+
     @property
     def cursor(self) -> Cursor:
         """The cursor of a client that received every frame so far."""
-        return Cursor(self.sequence, 0, {key: each.sent for key, each in self._open.items()})
+        return self._cursor(self.sequence, 0, {key: each.sent for key, each in self._open.items()})
 
     @property
-    def state(self) -> Mapping[str, Any]:
+    def known(self) -> KnownState:
         """The state after the last event."""
-        return self._state
+        return KnownState(self._state, replace(self._mark, sequence=self._sequence_of_state), self._changed)
+
+    @property
+    def _sequence_of_state(self) -> int:
+        return max(self._mark.sequence, self.sequence)
 
     def offsets(self) -> dict[str, int]:
         """Return how much of each open message was sent."""
@@ -150,19 +189,80 @@ class EventBridge:
         if self.is_ended or number <= self.sequence:
             return []
         before = self.cursor
-        frames = list(self._translate(event, number))
+        frames, count = [], 0
+        for frame in self._translate(event, number):
+            # It replaces the frame before it, where a client has the state before the run.
+            count += frame.audience is not Audience.CURRENT
+            # At once: the state that the client has may change from one frame to the next.
+            frame.id = str(self._cursor(number - 1, count, before.open))
+            frames.append(frame)
         self.sequence = number
         if number <= self._resumes_after:
             # Sent before. The cursor has the open messages; only the events have the stored ones and the calls.
             self._open = self._opened_before() if number == self._resumes_after else {}
             return []
-        for index, frame in enumerate(frames, 1):
-            frame.id = str(Cursor(number - 1, index, before.open) if index < len(frames) else self.cursor)
+        if frames:
+            frames[-1].id = str(self.cursor)
+        for frame in frames:
             frame.event.timestamp = _millis(event)
         client = self._client_cursor
         if client is not None and client.sequence == number - 1:
             frames = frames[client.frames :] or frames[-1:]
-        return [frame for frame in frames if self._with_history or frame.history_until != self._first - 1]
+        return [frame for frame in frames if not self._leaves_out(frame)]
+
+    def resume(self) -> list[Frame]:
+        """Return what a client that resumes gets first: the state, if it changed while the client was away."""
+        client = self._client_cursor
+        if not self._is_behind or client is None:
+            return []
+        self._is_behind = False
+        position = self._cursor(client.sequence, client.frames, client.open)
+        return [Frame(str(position), StateSnapshotEvent(snapshot=dict(self._state)))]
+
+    def share(self, latest: KnownState) -> list[Frame]:
+        """Translate what other sessions changed in the user's and the app's state."""
+        if self._latest is not None and self.sequence < self._first:
+            self._latest = latest
+            return []
+        operations = self._take_shared(latest)
+        if self._has is None or self.is_ended or not operations:
+            return []
+        return [Frame(str(self.cursor), StateDeltaEvent.model_validate({"delta": operations}))]
+
+    def _take_shared(self, latest: KnownState) -> list[dict[str, Any]]:
+        """Take newer shared states, and return how the client's state changes."""
+        operations: list[dict[str, Any]] = []
+        mark, has = self._mark, self._has or StateMark()
+        for scope, version, own, client in (
+            (Scope.USER, latest.mark.user, mark.user, has.user),
+            (Scope.APP, latest.mark.app, mark.app, has.app),
+        ):
+            if version <= own:
+                continue
+            values = _of_scope(latest.state, scope)
+            delta = {key: DELETED_ESCAPE for key in _of_scope(self._state, scope) if key not in values}
+            delta |= {
+                key: value
+                for key, value in values.items()
+                if key not in self._state or not patches.same(self._state[key], value)
+            }
+            self._merge(delta)
+            if version > client:
+                operations += patches.patch_of(delta, self._state)
+        self._mark = replace(mark, user=max(mark.user, latest.mark.user), app=max(mark.app, latest.mark.app))
+        if self._has is not None:
+            self._has = self._has.at_least(replace(self._mark, sequence=0))
+        return operations
+
+    def _cursor(self, sequence: int, frames: int, opened: dict[str, Sent]) -> Cursor:
+        state = None if self._has is None else replace(self._has, sequence=max(self._has.sequence, sequence))
+        return Cursor(sequence, frames, opened, state)
+
+    def _leaves_out(self, frame: Frame) -> bool:
+        """Whether this client has what a frame at the beginning of the run would bring."""
+        if frame.audience is Audience.ALL or self._is_shared:
+            return False
+        return frame.audience is not Audience.CURRENT if self._latest is not None else not self._with_history
 
     def live(self, message: LiveMessage) -> list[Frame]:
         """Translate what is new of an open message.
@@ -217,28 +317,57 @@ class EventBridge:
             yield from self._finish(RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id))
 
     def _begin_run(self) -> Iterator[Frame]:
-        yield _frame(
-            RunStartedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=PROTOCOL_VERSION)
+        started = RunStartedEvent(
+            thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=PROTOCOL_VERSION
         )
+        # Its cursor has no state: a client that resumes after it begins like a new one.
+        has, self._has = self._has, None
+        yield _frame(started)
         # Left out for clients that have it, but counted for all, so that a cursor means the same on every route.
-        yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1)
-        yield _frame(StateSnapshotEvent(snapshot=dict(self._state)))
+        yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1, audience=Audience.NEW)
+        self._has = has
+        operations = [] if self._latest is None else self._take_shared(self._latest)
+        self._has = self._mark if has is None else self._has
+        audience = Audience.ALL if self._latest is None else Audience.BEHIND
+        yield Frame("", StateSnapshotEvent(snapshot=dict(self._state)), audience=audience)
+        if operations:
+            changed = StateDeltaEvent.model_validate({"delta": operations})
+            yield Frame("", changed, audience=Audience.CURRENT)
 
     def _change_state(self, event: Event, number: int) -> Iterator[Frame]:
         if not event.actions.state_delta:
             return
+        has = self._has or self._mark
         operations: list[dict[str, Any]] = []
-        # A change that the client has is sent as an empty one: a cursor counts the frames of an event.
-        if number > self._state_sequence:
-            delta = escape_state(event.actions.state_delta)
-            # The exact state of a client that reconnected is not known: it gets whole values.
-            operations = patches.patch_of(delta, None if self._has_state else self._state)
-            for key, value in delta.items():
-                if value == DELETED_ESCAPE:
-                    self._state.pop(key, None)
-                else:
-                    self._state[key] = value
+        for key, value in escape_state(event.actions.state_delta).items():
+            # A change that the client has is left out; the frame is sent, since a cursor counts the frames of an event.
+            position, known, clients = self._versions(key, event, number, has)
+            if position > max(known, clients):
+                operations += patches.patch_of({key: value}, self._state)
+            if position > known:
+                self._merge({key: value})
         yield _frame(StateDeltaEvent.model_validate({"delta": operations}))
+
+    def _versions(self, key: str, event: Event, number: int, has: StateMark) -> tuple[int, int, int]:
+        """Return which version of its scope a change made, which one is known here, and which one the client has.
+
+        A change of a shared state without a version changed nothing. One with a version does not raise the mark:
+        further events of the same append have the same version.
+        """
+        scope = parse_state_prefix(key)[0]
+        if scope is Scope.USER:
+            return event.shared_versions[0] or 0, self._mark.user, has.user
+        if scope is Scope.APP:
+            return event.shared_versions[1] or 0, self._mark.app, has.app
+        self._changed = max(self._changed, number)
+        return number, self._mark.sequence, has.sequence
+
+    def _merge(self, delta: Mapping[str, Any]) -> None:
+        for key, value in delta.items():
+            if value == DELETED_ESCAPE:
+                self._state.pop(key, None)
+            else:
+                self._state[key] = value
 
     def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:
         kind = event.event_type
@@ -400,6 +529,12 @@ class EventBridge:
 
 def _frame(event: BaseEvent) -> Frame:
     return Frame("", event)
+
+
+def _of_scope(state: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
+    return {
+        key: value for key, value in state.items() if parse_state_prefix(key)[0] is scope and value != DELETED_ESCAPE
+    }
 
 
 def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:

@@ -104,8 +104,13 @@ def read_event(
     actions: str,
     occurred_at: Any,
     created_at: Any,
+    *shared_versions: int | None,
 ) -> Event:
-    """Return a stored event from its columns, in the order of every statement that reads events."""
+    """Return a stored event from its columns, in the order of every statement that reads events.
+
+    Args:
+        shared_versions: of the user's and the app's state; only statements for streams have these two columns.
+    """
     other = decode_body(actions)
     return Event(
         id=event_id,
@@ -117,6 +122,7 @@ def read_event(
         timestamp=occurred_at.timestamp(),
         sequence_num=sequence_num,
         created_at=created_at,
+        shared_versions=shared_versions or (None, None),  # type: ignore[arg-type]  # two or none
     )
 
 
@@ -129,7 +135,7 @@ def read_event_to_deliver(columns: Sequence[Any]) -> Event:
     try:
         return read_event(*columns)
     except (ValueError, TypeError, AttributeError, RecursionError):
-        event_id, number, author, kind, invocation, _, _, occurred_at, created_at = columns
+        event_id, number, author, kind, invocation, _, _, occurred_at, created_at, *_ = columns
         placeholder = '{"unreadable": true}'
         return read_event(event_id, number, author, kind, invocation, placeholder, "{}", occurred_at, created_at)
 

@@ -47,6 +47,7 @@ class Event:
         timestamp: when it happened, in seconds since 1970; None for the time of the append.
         sequence_num: its position in the session, from 1 without gaps; None before it is appended.
         created_at: when it was recorded, by the database's clock; None before it is appended.
+        shared_versions: of the user's and the app's state after it, where it changed them; only streams read them.
     """
 
     author: str
@@ -58,6 +59,7 @@ class Event:
     timestamp: float | None = None
     sequence_num: int | None = None
     created_at: datetime | None = None
+    shared_versions: tuple[int | None, int | None] = field(default=(None, None), repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.event_type:

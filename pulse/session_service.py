@@ -79,6 +79,7 @@ class OpenSessionService:
             escape_state(metadata or {}, where="metadata"),
         )
         assert row is not None  # noqa: S101  # the function returns its row or raises
+        self._notifier.announce_shared(row["thread_id"], user=bool(delta.user), app=bool(delta.app))
         return Session(
             id=key.session_id,
             app_name=app_name,

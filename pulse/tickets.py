@@ -1,4 +1,7 @@
-"""Tickets for clients that cannot send headers: short-lived, valid once. Only their hashes are stored."""
+"""Tickets for clients that cannot send headers, valid until they expire. Only their hashes are stored.
+
+A ticket works for any number of connections, so that a client which was disconnected can connect again.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,20 @@ from pulse.postgres.statements import Statements
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: From the issue of a ticket to the connection that it opens.
-TICKET_SECONDS = 60.0
+#: From the issue of a ticket to the last connection that it opens.
+TICKET_SECONDS = 900.0
 _STATEMENTS = Statements("pulse", "tickets.sql")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """What a ticket allows: to follow a session, or (`run_id`) one run of it."""
+    """What a ticket allows: to follow a session, or (`run_id`) one run of it; with `may_run`, to run agents in it."""
 
     app_name: str
     user_id: str
     session_id: str
     run_id: str | None
+    may_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +63,12 @@ class TicketService:
             ticket.session_id,
             ticket.run_id,
             self._seconds,
+            ticket.may_run,
         )
         return IssuedTicket(token=token, expires_at=expires)
 
     async def redeem(self, token: str) -> Ticket | None:
-        """Use a ticket and return what it allows; None if it is unknown, used or expired."""
+        """Return what a ticket allows; None if it is unknown or expired."""
         row = await _STATEMENTS.fetchrow(self._pool, "redeem_ticket", _hash(token))
         return None if row is None else Ticket(**row)
 

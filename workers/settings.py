@@ -166,7 +166,10 @@ class Settings(BaseSettings):
         description="Sites whose pages may follow streams, in addition to the API's own host, separated by commas.",
     )
     ticket_seconds: float = Field(
-        default=60.0, ge=1, le=3600, description="How long a browser's ticket for a stream can be used."
+        default=900.0,
+        ge=1,
+        le=86_400,
+        description="How long a browser's ticket for streams can be used, for any number of connections.",
     )
     echo_agent: bool = Field(
         default=False, description="Register the agent `echo`, which repeats the user's message, to test clients."

@@ -1,7 +1,8 @@
 """The session writer: a process that offers the API.
 
 It opens its socket and its pool before it logs `writer_started`, and ends within `shutdown_grace_seconds` of SIGTERM:
-running requests are answered, new connections are refused.
+new connections are refused, running requests are answered, and the runs that it executes may end by themselves, with
+their streams. Then the others are ended, and their clients reconnect elsewhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib.util
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
@@ -52,11 +54,12 @@ if TYPE_CHECKING:
 EXIT_REFUSED = 2
 # The share of the grace time for what is closed once the requests are done.
 _CLOSING_SECONDS = 1.0
+# For the ends of streams to reach their clients.
+_LAST_RESPONSES_SECONDS = 0.5
 _POOL_CLOSE_SECONDS = 0.5
 #: How long a request waits for a row that another transaction has locked; our own take milliseconds.
 LOCK_SECONDS_MAX = 5.0
 _BACKLOG = 2048
-_SOCKET_MESSAGE_BYTES_MAX = 65_536
 _SOCKET_PING_SECONDS = 20.0
 _KEEP_ALIVE_SECONDS = 75
 _DATE_SECONDS = 1.0
@@ -76,16 +79,22 @@ class _Server(uvicorn.Server):
     Streams never end by themselves: they are ended before uvicorn waits for the running requests.
     """
 
-    def __init__(self, config: uvicorn.Config, end_streams: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, end_streams: Callable[[float], Awaitable[None]], grace_seconds: float
+    ) -> None:
         super().__init__(config)
         self._end_streams = end_streams
+        self._grace_seconds = grace_seconds
         self._stopping = asyncio.Event()
+        self._forced = asyncio.Event()
 
     def stop(self, *, at_once: bool) -> None:
         """End the server; `at_once`: without waiting for what still runs."""
         self.force_exit = at_once
         self.should_exit = True
         self._stopping.set()
+        if at_once:
+            self._forced.set()
 
     async def main_loop(self) -> None:
         """Renew the date of the responses each second until stopped; uvicorn's own loop wakes ten times as often."""
@@ -94,8 +103,19 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._stopping.wait(), _DATE_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, then wait for the other requests."""
-        await self._end_streams()
+        """Accept no more connections, let the runs and their streams end, then wait for the other requests."""
+        began = time.monotonic()
+        for each in (*self.servers, *(sockets or ())):
+            each.close()
+        drain_seconds = max(self._grace_seconds - live_streams.END_SECONDS_MAX - _LAST_RESPONSES_SECONDS, 0.0)
+        ending = asyncio.ensure_future(self._end_streams(drain_seconds))
+        forced = asyncio.ensure_future(self._forced.wait())
+        await asyncio.wait({ending, forced}, return_when=asyncio.FIRST_COMPLETED)
+        forced.cancel()
+        if ending.done():
+            ending.result()
+        left = self._grace_seconds - (time.monotonic() - began)
+        self.config.timeout_graceful_shutdown = max(left, _LAST_RESPONSES_SECONDS)  # type: ignore[assignment]
         await super().shutdown(sockets)
 
     @contextlib.contextmanager
@@ -152,7 +172,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         stack.push_async_callback(generator.close)
         more = await stack.enter_async_context(_mcp_route(config))
         api = build_api(config, pool, live, embedder, generator, metrics, *more)
-        server = _Server(_server_config(api, config.shutdown_grace_seconds), live.end)
+        server = _Server(_server_config(api, config.max_body_bytes), live.end, grace_seconds=_grace(config))
         _stop_on_signals(server)
         role = "writer"
         await stack.enter_async_context(
@@ -213,12 +233,17 @@ async def _without_mcp(request: Request) -> Response:
     raise ProblemError(NO_SUCH_ROUTE, f"This writer lacks the MCP server: run {install_command('mcp')}.")
 
 
-def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
+def _grace(config: settings.Settings) -> float:
+    """Return how long the requests have after SIGTERM; what is closed after them needs the rest."""
+    return max(config.shutdown_grace_seconds - _CLOSING_SECONDS, 0.1)
+
+
+def _server_config(api: ASGIApp, message_bytes_max: int) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         http=ProblemProtocol,
         ws="websockets-sansio",
-        ws_max_size=_SOCKET_MESSAGE_BYTES_MAX,
+        ws_max_size=message_bytes_max,
         ws_ping_interval=_SOCKET_PING_SECONDS,
         ws_ping_timeout=_SOCKET_PING_SECONDS,
         # Its buffers would be most of the memory of an idle socket.
@@ -230,7 +255,6 @@ def _server_config(api: ASGIApp, grace_seconds: float) -> uvicorn.Config:
         proxy_headers=False,
         # Longer than clients and proxies keep theirs (5 to 60 s): otherwise one may send just as the server closes.
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(grace_seconds - _CLOSING_SECONDS, 0.1),  # type: ignore[arg-type]  # may be a float
     )
 
 

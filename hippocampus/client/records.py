@@ -235,7 +235,7 @@ class StateChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticket:
-    """A ticket for a browser to follow the streams of one session, once, until it expires."""
+    """A ticket for a browser to follow the streams of one session, until it expires."""
 
     ticket: str
     expires_at: str

@@ -108,9 +108,17 @@ class SessionCalls(Calls):
         async for each in self._pages("/api/threads", "threads", limit=page_size, **self._owner(user_id)):
             yield pick(ThreadRecord, each)
 
-    async def ticket(self, user_id: str, session_id: str, run_id: str | None = None) -> Ticket:
-        """Issue a ticket with which a browser may follow a session's streams, or those of one run, once."""
-        body = {"thread_id": session_id, "run_id": run_id}
+    async def ticket(
+        self, user_id: str, session_id: str, run_id: str | None = None, *, may_run: bool = False
+    ) -> Ticket:
+        """Issue a ticket with which a browser may follow a session's streams, or those of one run, until it expires.
+
+        Args:
+            user_id, session_id: the session.
+            run_id: of one run of it; by default the ticket is for all of them.
+            may_run: whether it also runs agents in the session; needs a key with the role `append`.
+        """
+        body = {"thread_id": session_id, "run_id": run_id, "may_run": may_run}
         return pick(Ticket, await self._call("POST", "/api/tickets", params=self._owner(user_id), json=body))
 
 

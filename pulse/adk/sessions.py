@@ -283,7 +283,9 @@ class PostgresSessionService(BaseSessionService):
         row = session_rows.AppendedRow(*found)
         if row.appended:
             newest = Newest(row.sequence_num, event.id, event.invocation_id, event.event_type)
-            self._notifier(pool).announce(row.thread_id, newest)
+            notifier = self._notifier(pool)
+            notifier.announce(row.thread_id, newest)
+            notifier.announce_shared(row.thread_id, user=bool(event.user_delta), app=bool(event.app_delta))
         return row
 
     def _notifier(self, pool: Pool) -> Notifier:

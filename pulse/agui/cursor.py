@@ -2,10 +2,13 @@
 
     12                      every frame of the events up to number 12
     12.2                    and the first two frames of event 13
+    12@7.3                  with the state: versions 7 and 3 of the user's and the app's state
+    12@7.3.50               with the session's state after event 50, which the client got before the events up to it
     12~m7:57:1a2b3c4d       and 57 characters of the open message m7, with their checksum; for a thought: 12*m7…,
                             for the arguments of a tool's call: 12!c7…
 
-Each frame has a unique id, because it ends an event, increases the count within one, or extends a text.
+Each frame has a unique id, because it ends an event, increases the count within one, extends a text, or brings a newer
+state.
 """
 
 from __future__ import annotations
@@ -32,7 +35,10 @@ _SPAN_ONLY = 1
 
 _SENT = r"[~*!]([A-Za-z0-9_-]{1,64}|\.[0-9a-f]{16}):\d{1,9}:[0-9a-f]{8}"
 _CURSOR = re.compile(
-    rf"(?P<sequence>\d{{1,18}})(?:\.(?P<frames>\d{{1,9}}))?(?P<open>(?:{_SENT}){{0,{OPEN_MAX}}})", re.ASCII
+    r"(?P<sequence>\d{1,18})(?:\.(?P<frames>\d{1,9}))?"
+    r"(?:@(?P<user>\d{1,18})\.(?P<app>\d{1,18})(?:\.(?P<ahead>\d{1,18}))?)?"
+    rf"(?P<open>(?:{_SENT}){{0,{OPEN_MAX}}})",
+    re.ASCII,
 )
 _EACH_SENT = re.compile(r"([~*!])([^:]+):(\d+):([0-9a-f]{8})", re.ASCII)
 
@@ -82,6 +88,24 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
+class StateMark:
+    """Which state a client has.
+
+    Attributes:
+        sequence: the session's, after this event of the thread.
+        user, app: the versions of the shared states.
+    """
+
+    sequence: int = 0
+    user: int = 0
+    app: int = 0
+
+    def at_least(self, other: StateMark) -> StateMark:
+        """Return the newer of the two in each scope."""
+        return StateMark(max(self.sequence, other.sequence), max(self.user, other.user), max(self.app, other.app))
+
+
+@dataclass(frozen=True, slots=True)
 class Cursor:
     """A position between two frames of a run's stream.
 
@@ -89,11 +113,13 @@ class Cursor:
         sequence: every frame of the events up to this one was sent.
         frames: the number of frames of the next event that were sent.
         open: what was sent of open messages, by the message's key, in the order in which they began.
+        state: the state that the client has, never older than `sequence`; None if it has none yet.
     """
 
     sequence: int
     frames: int = 0
     open: dict[str, Sent] = field(default_factory=dict)
+    state: StateMark | None = None
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -105,16 +131,23 @@ class Cursor:
         match = _CURSOR.fullmatch(text)
         if match is None:
             raise InvalidInputError(f"{text[:60]!r} is not a cursor; send the id of the last frame that you received")
+        sequence, state = int(match["sequence"]), None
+        if match["user"] is not None:
+            state = StateMark(max(sequence, int(match["ahead"] or 0)), int(match["user"]), int(match["app"]))
         return cls(
-            int(match["sequence"]),
+            sequence,
             int(match["frames"] or 0),
             {
                 key: Sent(_KINDS[mark], int(length), int(crc, 16))
                 for mark, key, length, crc in _EACH_SENT.findall(match["open"])
             },
+            state,
         )
 
     def __str__(self) -> str:
         within = f".{self.frames}" if self.frames else ""
+        if self.state is not None:
+            ahead = f".{self.state.sequence}" if self.state.sequence > self.sequence else ""
+            within += f"@{self.state.user}.{self.state.app}{ahead}"
         texts = "".join(f"{_MARKS[sent.kind]}{key}:{sent.length}:{sent.crc:08x}" for key, sent in self.open.items())
         return f"{self.sequence}{within}{texts}"

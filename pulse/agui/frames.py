@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass, field
 
 from ag_ui.core import BaseEvent
@@ -10,6 +11,15 @@ from ag_ui.encoder import EventEncoder
 _ENCODER = EventEncoder()
 # Valid in JSON and in SSE, but clients that split lines as Unicode does would split the frame there.
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
+
+
+class Audience(enum.Enum):
+    """Which clients a frame is for, where a run begins for several clients at once."""
+
+    ALL = enum.auto()
+    NEW = enum.auto()  # that have nothing of the conversation
+    BEHIND = enum.auto()  # that have another state, or none
+    CURRENT = enum.auto()  # that have the state before
 
 
 @dataclass(slots=True, eq=False)
@@ -22,6 +32,7 @@ class Frame:
         for_input: the id of the user's message that it repeats; the client that sent the message has it already.
         is_terminal: the run is over after it.
         legacy: the event that replaces it for clients before protocol 1.0.
+        audience: which clients it is for, in a stream that is shared by clients with different states.
     """
 
     id: str
@@ -30,7 +41,13 @@ class Frame:
     for_input: str | None = None
     is_terminal: bool = False
     legacy: BaseEvent | None = None
+    audience: Audience = Audience.ALL
     _encoded: dict[bool, bytes] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Its bytes, about; 0 for a snapshot that is to be filled."""
+        return 0 if self.history_until is not None else len(self._data(False))
 
     def json(self, *, legacy: bool = False) -> bytes:
         """Return the event alone, as one line of JSON."""

@@ -40,13 +40,13 @@ def patch_of(delta: Mapping[str, Any], before: Mapping[str, Any] | None) -> list
 
 def _difference(key: str, old: Any, new: Any) -> list[dict[str, Any]]:
     whole = _set(key, new)
-    if _same(old, new):
+    if same(old, new):
         return []
     if not (isinstance(old, dict) and isinstance(new, dict)) and not (isinstance(old, list) and isinstance(new, list)):
         return [whole]
     operations: list[dict[str, Any]] = jsonpatch.make_patch({key: old}, {key: new}).patch
     # In Python 1 == True, and within lists the library compares like that; also, a patch may be longer than the value.
-    if _size(operations) >= _size([whole]) or not _same(jsonpatch.apply_patch({key: old}, operations)[key], new):
+    if _size(operations) >= _size([whole]) or not same(jsonpatch.apply_patch({key: old}, operations)[key], new):
         return [whole]
     return operations
 
@@ -55,7 +55,8 @@ def _set(key: str, value: Any) -> dict[str, Any]:
     return {"op": "add", "path": f"/{escape(key)}", "value": value}
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON; in Python, 1 == True."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

@@ -19,6 +19,7 @@ from pulse.database import FAULTS
 from pulse.errors import PulseError
 from pulse.events import Appended
 from pulse.postgres.statements import Statements
+from pulse.scopes import Scope, parse_state_prefix
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -47,34 +48,47 @@ class Notifier:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._waiting: dict[uuid.UUID, Newest] = {}
+        self._shared: dict[uuid.UUID, bool] = {}
         self._sending: asyncio.Task[None] | None = None
         self._pause: asyncio.TimerHandle | None = None
 
     def wake(self, outcome: Appended) -> None:
         """Announce the newest event of an append, soon. Returns at once."""
         newest = max(outcome.events, key=lambda event: event.sequence_num or 0)
+        scopes = {parse_state_prefix(key)[0] for event in outcome.new_events for key in event.actions.state_delta}
+        self.announce_shared(outcome.thread_id, user=Scope.USER in scopes, app=Scope.APP in scopes)
         self.announce(
             outcome.thread_id, Newest(newest.sequence_num, newest.id, newest.invocation_id, newest.event_type)
         )
 
+    def announce_shared(self, thread_id: uuid.UUID, *, user: bool, app: bool) -> None:
+        """Announce, soon, that a session of this user changed the user's or the app's state."""
+        if user or app:
+            # What an app shares is read for all of its users, with their own states.
+            self._shared[thread_id] = app or self._shared.get(thread_id, False)
+            self._begin()
+
     def announce(self, thread_id: uuid.UUID, newest: Newest) -> None:
         """Announce the newest event of a thread, soon. Returns at once."""
         self._waiting[thread_id] = newest
-        if self._sending is None and self._pause is None:
-            self._start()
+        self._begin()
 
     async def close(self) -> None:
         """Send what waits. Idempotent."""
-        while self._waiting or self._sending is not None:
+        while self._waiting or self._shared or self._sending is not None:
             if self._sending is None:
                 self._start()
             if self._sending is not None:
                 await asyncio.wait([self._sending])  # which goes on if this caller is cancelled
         self._end_pause()
 
+    def _begin(self) -> None:
+        if self._sending is None and self._pause is None:
+            self._start()
+
     def _start(self) -> None:
         self._end_pause()
-        if self._waiting:
+        if self._waiting or self._shared:
             self._sending = asyncio.create_task(self._send())
             self._sending.add_done_callback(self._begin_pause)
 
@@ -85,9 +99,10 @@ class Notifier:
 
     async def _send(self) -> None:
         waiting, self._waiting = self._waiting, {}
+        shared, self._shared = self._shared, {}
         payloads = [_payload(*each) for each in waiting.items()]
         try:
-            await _STATEMENTS.execute(self._pool, "notify", payloads)
+            await _STATEMENTS.execute(self._pool, "notify", payloads, list(shared), list(shared.values()))
         except (PulseError, *FAULTS) as error:
             # The events are committed: listeners find them by their poll.
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)

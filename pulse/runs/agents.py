@@ -388,6 +388,11 @@ class AgentRunner:
         return self._is_stopping or len(self._tasks) >= self._runs_at_once_max
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether this process is stopping."""
+        return self._is_stopping
+
+    @property
     def runs(self) -> list[RunKey]:
         """The runs that are executed."""
         return [self._keys[each] for each in self._tasks]
@@ -416,6 +421,12 @@ class AgentRunner:
         watched = self._watched.get(run.id)
         if watched is not None:
             watched.cancel_requested.set()
+
+    async def drain(self, timeout_seconds: float) -> None:
+        """Refuse further runs, and let those that are executed end, for at most this time."""
+        self._is_stopping = True
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=timeout_seconds)
 
     async def stop(self) -> None:
         """End the runs as failed, because this process is stopping; refuse further ones. Idempotent."""

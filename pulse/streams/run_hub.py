@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import enum
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,15 @@ from ag_ui.core import RunErrorEvent
 from pulse.agui import wire
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
-from pulse.event_bridge import EventBridge
+from pulse.event_bridge import EventBridge, KnownState
 from pulse.events import Event
 from pulse.live_text import DeltaCarrier, Kind, LiveMessage, RunKey
 from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.runs.records import Run
+from pulse.streams.frame_queue import FrameQueue, QueueBounds
 from pulse.streams.gone_threads import GoneThreads
 from pulse.streams.run_reader import RunReader
+from pulse.streams.shared_states import Owner, SharedStates, SharedWatcher
 
 _log = structlog.get_logger(__name__)
 
@@ -32,17 +34,30 @@ class Cut(enum.Enum):
 
     ENDING = "this process is stopping"  # reconnect
     SLOW = "the client is too slow"  # reconnect
+    UNREADABLE = "the database does not respond"  # reconnect
     GONE = "the session was deleted or has expired"  # RUN_ERROR: there is nothing to reconnect to
     FAILED = "the stream failed"  # RUN_ERROR: read the conversation again
 
 
-_FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
+# What a hub keeps for clients that come back: frames, none of them from a batch of more bytes.
+_RECENT_FRAMES = 200
+_RECENT_BYTES = 8192
+#: How the stream of a run ends that cannot be resumed.
+FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
 
 
 def farewell(cut: Cut) -> Frame:
     """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may go on."""
     message = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
-    return Frame("", RunErrorEvent(message=message, code=_FAREWELL_CODES[cut]), is_terminal=True)
+    return Frame("", RunErrorEvent(message=message, code=FAREWELL_CODES[cut]), is_terminal=True)
+
+
+class StreamCutError(Exception):
+    """A stream ended before its run did; `cut` says why."""
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__(cut.value)
+        self.cut = cut
 
 
 @dataclass(slots=True)
@@ -70,12 +85,14 @@ class _Text:
 class Hub:
     """A followed run, translated once for all followers. A `pulse.live_text.Watcher`."""
 
-    def __init__(self, run: RunKey, bridge: EventBridge, last_sequence: int) -> None:
+    def __init__(self, run: RunKey, owner: Owner, bridge: EventBridge, last_sequence: int) -> None:
         self.run = run
         self.bridge = bridge
         self.last_sequence = last_sequence
+        self._owner = owner
         self.followers: dict[RunFollower, None] = {}
         self.closed = asyncio.Event()
+        self._recent: deque[Frame] = deque(maxlen=_RECENT_FRAMES)
         self._texts: dict[str, _Text] = {}
         self._held: dict[str, LiveMessage] = {}
         self._subscription: Subscription | None = None
@@ -86,11 +103,13 @@ class Hub:
         """Whether it receives nothing more."""
         return self.closed.is_set()
 
-    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads) -> None:
+    def open(self, listener: PgNotifyListener, carrier: DeltaCarrier, gone: GoneThreads, shared: SharedStates) -> None:
         """Receive what is new from now on."""
         self._unwatch.callback(gone.watch(self.run.thread_id, lambda: self.end(Cut.GONE)))
         self._subscription = listener.subscribe(self.run.thread_id, self._store, after_sequence=self.bridge.sequence)
         self._unwatch.callback(carrier.watch(self))
+        watcher = SharedWatcher(lambda: self.bridge.known.mark, self._share)
+        self._unwatch.callback(shared.watch(self._owner, watcher))
 
     def close(self) -> None:
         """Stop receiving. Idempotent."""
@@ -114,6 +133,23 @@ class Hub:
         with self._ending_on_fault():
             for message in messages:
                 self._receive(message)
+
+    def after(self, cursor: Cursor) -> list[Frame] | None:
+        """Return the frames after a cursor that the followers were just sent; None if it is none of theirs.
+
+        Clients that are disconnected together come back together, and none of them has to catch up from the database.
+        """
+        if self.bridge.is_ended or cursor.state is None:
+            return None
+        if cursor == self.bridge.cursor:
+            return []
+        name = str(cursor)
+        following: list[Frame] = []
+        for frame in reversed(self._recent):
+            if frame.id == name:
+                return following[::-1]
+            following.append(frame)
+        return None
 
     def receive_transient(self, content: Mapping[str, Any]) -> None:
         """Send an event that is not stored to the followers that are live."""
@@ -139,16 +175,18 @@ class Hub:
         frames = self.bridge.live(message)
         if frames:
             self._keep(message)
-        for follower in list(self.followers):
-            follower.push(frames, message)
+        self._push(frames, message)
+
+    def _share(self, latest: KnownState) -> None:
+        with self._ending_on_fault():
+            self._push(self.bridge.share(latest), latest)
 
     def _store(self, events: Sequence[Event]) -> None:
         with self._ending_on_fault():
             for event in events:
                 frames = self.bridge.store(event)
                 self.last_sequence = max(self.last_sequence, self.bridge.sequence)
-                for follower in list(self.followers):
-                    follower.push(frames, event)
+                self._push(frames, event)
             self._texts = {key: text for key, text in self._texts.items() if not self.bridge.has_stored(key)}
             held, self._held = self._held, {}
             # After a correction, open messages are sent from their beginning again.
@@ -158,6 +196,14 @@ class Hub:
                 self._receive(message)
             if self.bridge.is_ended:
                 self.close()
+
+    def _push(self, frames: Sequence[Frame], news: Event | LiveMessage | KnownState) -> None:
+        if sum(frame.size for frame in frames) > _RECENT_BYTES:
+            self._recent.clear()
+        else:
+            self._recent.extend(frames)
+        for follower in list(self.followers):
+            follower.push(frames, news)
 
     def _keep(self, message: LiveMessage) -> None:
         text = self._texts.get(message.message_id)
@@ -182,6 +228,7 @@ class RunFollower:
 
     Attributes:
         has_ended: a last frame was taken; a follower that is over without one was disconnected.
+        is_shared: it leads the followers of a thread, and its snapshots of messages are left to be filled.
         cut: why it was disconnected before the run's end; None otherwise.
     """
 
@@ -194,11 +241,12 @@ class RunFollower:
         *,
         with_history: bool,
         known_inputs: frozenset[str],
-        queue_frames_max: int,
+        before: KnownState | None,
+        is_shared: bool,
+        bounds: QueueBounds,
         on_slow: Callable[[], None],
     ) -> None:
         self._reader = reader
-        self._queue_frames_max = queue_frames_max
         self._on_slow = on_slow
         self._hub = hub
         self._run = run
@@ -208,17 +256,23 @@ class RunFollower:
             thread_id=run.session_id,
             run_id=run.run_id,
             first_sequence=run.first_sequence_num,
-            state=hub.bridge.state,
-            state_sequence=max(hub.bridge.sequence, hub.last_sequence),
+            known=hub.bridge.known,
             cursor=cursor,
             with_history=with_history,
+            before=before,
+            is_shared=is_shared,
         )
+        self._resumed: list[Frame] = self._bridge.resume()
+        self.is_shared = is_shared
         self._is_live = False
         self._is_over = False
         self.has_ended = False
         self.cut: Cut | None = None
-        self._queue: deque[Frame] = deque()
-        self._ready = asyncio.Event()
+        self._queue = FrameQueue(bounds)
+        recent = None if cursor is None else hub.after(cursor)
+        if recent is not None:
+            self._bridge, self._resumed, self._is_live = None, [], True
+            self._add(recent)
 
     @property
     def is_over(self) -> bool:
@@ -229,30 +283,52 @@ class RunFollower:
         """Disconnect the reader. It gets one more frame if it has nothing to reconnect to."""
         if not self._is_over:
             self._is_over, self.cut = True, cut
-            if cut in _FAREWELL_CODES:
-                self._queue.append(farewell(cut))
-        self._ready.set()
+            if cut in FAREWELL_CODES:
+                self._queue.add(farewell(cut))
+        self._queue.wake()
+
+    @property
+    def known(self) -> KnownState | None:
+        """The state that the client has, once everything was taken; None if that is another one."""
+        return None if self._resumed else (self._bridge or self._hub.bridge).known
 
     async def take(self, timeout_seconds: float) -> list[Frame]:
         """Return the next frames; none if none came in time, or if there are no more (`is_over`)."""
         frames = await (self._take_live(timeout_seconds) if self._is_live else self._catch_up())
         for frame in frames:
             self.has_ended = self.has_ended or frame.is_terminal
-            if frame.history_until is not None:
-                await self._reader.fill(
-                    frame,
-                    thread_id=self._run.thread_id,
-                    run_id=self._run.run_id,
-                    first_sequence=self._run.first_sequence_num,
-                )
+            if frame.history_until is not None and not self.is_shared:
+                await self.fill(frame)
         return frames
 
-    def push(self, frames: Sequence[Frame], news: Event | LiveMessage) -> None:
+    async def batches(self, heartbeat_seconds: float) -> AsyncIterator[list[Frame]]:
+        """Yield frames to the run's last one; an empty list when none came in time.
+
+        Raises:
+            StreamCutError: it was disconnected.
+        """
+        while not self.is_over:
+            frames = await self.take(heartbeat_seconds)
+            if frames or not self.is_over:
+                yield frames
+        if self.cut is not None:
+            raise StreamCutError(self.cut)
+
+    async def fill(self, frame: Frame) -> None:
+        """Read the conversation of a snapshot of messages."""
+        await self._reader.fill(
+            frame,
+            thread_id=self._run.thread_id,
+            run_id=self._run.run_id,
+            first_sequence=self._run.first_sequence_num,
+        )
+
+    def push(self, frames: Sequence[Frame], news: Event | LiveMessage | KnownState) -> None:
         """Take the hub's frames; before it has reached the hub's cursor, translate the news itself."""
         if not self._is_live or self._is_over:
             return
         if self._bridge is not None:
-            frames = self._bridge.store(news) if isinstance(news, Event) else self._bridge.live(news)
+            frames = _translated(self._bridge, news)
             self._join_hub()
         self._add(frames)
 
@@ -270,24 +346,30 @@ class RunFollower:
         bridge = self._bridge
         assert bridge is not None  # noqa: S101 - until it is live
         if self._is_over:
-            return self._drained()
+            return self._queue.drain()
         while bridge.sequence < max(self._hub.bridge.sequence, self._until) and not bridge.is_ended:
             events = await self._reader.events(self._run.thread_id, bridge.sequence)
             frames = [frame for event in events for frame in self._replay(bridge, event)]
             if frames := self._unknown(frames):
                 self._is_over = self._is_over or bridge.is_ended
-                return frames
+                return self._after_resumption(frames)
             if not events:
                 self.end(Cut.GONE)
-                return self._drained()
+                return self._queue.drain()
         if bridge.is_ended:
             # The client has had the last frame already.
             self._is_over = self.has_ended = True
             return []
         self._is_live = True
-        frames = [frame for text in self._hub.texts() for frame in bridge.live(text)]
+        # The hub may have received newer shared states since this follower came.
+        frames = bridge.share(self._hub.bridge.known)
+        frames += [frame for text in self._hub.texts() for frame in bridge.live(text)]
         self._join_hub()
-        return frames
+        return self._after_resumption(frames)
+
+    def _after_resumption(self, frames: list[Frame]) -> list[Frame]:
+        resumed, self._resumed = self._resumed, []
+        return [*resumed, *frames]
 
     def _replay(self, bridge: EventBridge, event: Event) -> list[Frame]:
         """Translate a stored event, after the open messages that were begun before it."""
@@ -299,29 +381,17 @@ class RunFollower:
             self._bridge = None
 
     async def _take_live(self, timeout_seconds: float) -> list[Frame]:
-        if not self._queue and not self._is_over:
-            self._ready.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_seconds):
-                    await self._ready.wait()
-        return self._drained()
-
-    def _drained(self) -> list[Frame]:
-        frames = list(self._queue)
-        self._queue.clear()
-        return frames
+        if not self._is_over:
+            await self._queue.wait(timeout_seconds)
+        return self._queue.drain()
 
     def _add(self, frames: Iterable[Frame]) -> None:
         for frame in self._unknown(frames):
-            if len(self._queue) >= self._queue_frames_max:
-                self._queue.clear()
+            if not self._queue.add(frame):
                 self._on_slow()
                 self.end(Cut.SLOW)
                 return
-            self._queue.append(frame)
             self._is_over = self._is_over or frame.is_terminal
-        if self._queue:
-            self._ready.set()
 
     def _unknown(self, frames: Iterable[Frame]) -> list[Frame]:
         """Leave out the user messages that this client sent itself, and the history that it has.
@@ -336,3 +406,9 @@ class RunFollower:
             elif unknown:
                 unknown[-1] = replace(unknown[-1], id=frame.id)
         return unknown
+
+
+def _translated(bridge: EventBridge, news: Event | LiveMessage | KnownState) -> list[Frame]:
+    if isinstance(news, Event):
+        return bridge.store(news)
+    return bridge.live(news) if isinstance(news, LiveMessage) else bridge.share(news)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from ag_ui.core import MessagesSnapshotEvent
 
+from pulse.agui.cursor import StateMark
 from pulse.agui.frames import Frame
 from pulse.agui.messages import MESSAGE_TYPES, messages_of
+from pulse.event_bridge import KnownState
 from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event
 from pulse.postgres.statements import Statements
@@ -24,15 +26,10 @@ HISTORY_MESSAGES_MAX = 1000
 HISTORY_BYTES_MAX = 4 << 20
 #: The metadata of a snapshot that leaves out older messages: `beforeSequence` is where they end.
 HISTORY_KEY = "hippocampus:history"
+# A follower that catches up holds one page, and its frames.
 _PAGE_EVENTS = 200
+_PAGE_BYTES = 1 << 20
 _STATEMENTS = Statements("pulse.streams", "streams.sql")
-
-
-class ThreadState(NamedTuple):
-    """The merged state of a thread, as it is stored, and the number of the newest event in it."""
-
-    state: Mapping[str, Any]
-    last_sequence: int
 
 
 class RunReader:
@@ -40,18 +37,25 @@ class RunReader:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        # Thousands of clients that come back at once leave connections to everybody else.
+        self._slots = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
     async def events(self, thread_id: uuid.UUID, after_sequence: int) -> list[Event]:
-        """Read a page of a thread's events, in sequence."""
-        rows = await _STATEMENTS.fetch(self._pool, "run_events", thread_id, after_sequence, _PAGE_EVENTS)
+        """Read a page of a thread's events, in sequence; a page of large events has fewer."""
+        async with self._slots:
+            rows = await _STATEMENTS.fetch(
+                self._pool, "run_events", thread_id, after_sequence, _PAGE_EVENTS, _PAGE_BYTES
+            )
         return [read_event_to_deliver(list(row)) for row in rows]
 
-    async def state(self, thread_id: uuid.UUID) -> ThreadState | None:
-        """Read a thread's state; None if the thread was deleted."""
+    async def state(self, thread_id: uuid.UUID) -> KnownState | None:
+        """Read a thread's state after its newest event; None if the thread was deleted."""
         row = await _STATEMENTS.fetchrow(self._pool, "thread_state", thread_id)
         if row is None:
             return None
-        return ThreadState(merge_state(row["state"], row["user_state"], row["app_state"]), row["last_seq"])
+        state = merge_state(row["state"], row["user_state"], row["app_state"])
+        mark = StateMark(row["last_seq"], row["user_version"], row["app_version"])
+        return KnownState(state, mark, row["state_seq"])
 
     async def fill(self, frame: Frame, *, thread_id: uuid.UUID, run_id: str, first_sequence: int) -> None:
         """Put the conversation into a snapshot of messages that has none yet, without concurrent runs' messages.
@@ -60,17 +64,18 @@ class RunReader:
         """
         if frame.history_until is None or not isinstance(frame.event, MessagesSnapshotEvent):
             return
-        rows = await _STATEMENTS.fetch(
-            self._pool,
-            "conversation",
-            thread_id,
-            frame.history_until,
-            sorted(MESSAGE_TYPES),
-            run_id,
-            first_sequence,
-            HISTORY_MESSAGES_MAX,
-            HISTORY_BYTES_MAX,
-        )
+        async with self._slots:
+            rows = await _STATEMENTS.fetch(
+                self._pool,
+                "conversation",
+                thread_id,
+                frame.history_until,
+                sorted(MESSAGE_TYPES),
+                run_id,
+                first_sequence,
+                HISTORY_MESSAGES_MAX,
+                HISTORY_BYTES_MAX,
+            )
         events = [read_event_to_deliver(columns) for *columns, _ in reversed(rows)]
         is_cut = bool(rows) and rows[-1]["is_cut"]
         frame.event.messages = messages_of(events, is_cut=is_cut)

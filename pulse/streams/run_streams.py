@@ -4,45 +4,52 @@ One `pulse.streams.run_hub.Hub` per followed run translates new events once. A f
 database with a bridge of its own; once it has reached the hub's cursor, it receives the hub's frames. A follower that
 returns in the middle of a message keeps its own bridge until both have the same cursor.
 
-A follower's queue is bounded. A reader that is too slow is disconnected, and reconnects with its cursor.
+A follower's queue is bounded, in frames and in bytes. A reader that is too slow is disconnected, and reconnects with
+its cursor.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.errors import InvalidInputError, RunPrunedError, StreamsClosedError
-from pulse.event_bridge import EventBridge
+from pulse.event_bridge import EventBridge, KnownState
 from pulse.live_text import DeltaCarrier, RunKey
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.runs.records import Run
+from pulse.streams.frame_queue import QueueBounds
 from pulse.streams.gone_threads import GoneThreads
 from pulse.streams.run_hub import Cut, Hub, RunFollower
 from pulse.streams.run_reader import RunReader
+from pulse.streams.shared_states import Owner, SharedStates
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: How many frames may wait for one follower.
-QUEUE_FRAMES_MAX = 1000
+
+# What leads the followers of a thread only passes frames on; their own queues are bounded.
+_NO_BOUNDS = QueueBounds(frames=1 << 62, bytes=1 << 62)
 
 
 class RunStreams:
     """Every followed run of this process.
 
     Args:
-        queue_frames_max: how many frames may wait for one follower before it is disconnected.
+        bounds: how much may wait for one follower before it is disconnected.
 
     Attributes:
         reader: reads what followers catch up on.
         gone: announces sessions that were deleted or have expired; created before the listener starts.
+        shared: announces changes of the user's and the app's state; created before the listener starts.
         disconnected: the number of followers that were too slow.
+        joined: the number of clients that follow a thread together, through one follower.
+        on_stop: called when every stream is to end.
     """
 
     def __init__(
@@ -51,17 +58,20 @@ class RunStreams:
         listener: PgNotifyListener,
         carrier: DeltaCarrier,
         *,
-        queue_frames_max: int = QUEUE_FRAMES_MAX,
+        bounds: QueueBounds | None = None,
     ) -> None:
         self._listener = listener
         self._carrier = carrier
-        self._queue_frames_max = queue_frames_max
         self._hubs: dict[RunKey, Hub] = {}
         self._opening: dict[RunKey, asyncio.Lock] = {}
         self._is_closed = False
         self.reader = RunReader(pool)
         self.gone = GoneThreads(pool, listener)
+        self.shared = SharedStates(pool, listener)
+        self.bounds = bounds or QueueBounds()
+        self.on_stop: list[Callable[[], None]] = []
         self.disconnected = 0
+        self.joined = 0
 
     @property
     def is_closed(self) -> bool:
@@ -70,8 +80,9 @@ class RunStreams:
 
     @property
     def followers(self) -> int:
-        """The number of followers."""
-        return sum(len(hub.followers) for hub in self._hubs.values())
+        """The number of clients that follow a run or a thread."""
+        own = sum(not each.is_shared for hub in self._hubs.values() for each in hub.followers)
+        return own + self.joined
 
     @property
     def hubs(self) -> int:
@@ -79,8 +90,9 @@ class RunStreams:
         return len(self._hubs)
 
     async def start(self) -> None:
-        """Check now and then for runs whose session was deleted."""
+        """Check now and then for runs whose session was deleted, and for changes of shared states."""
         await self.gone.start()
+        await self.shared.start()
 
     async def wait_for_ends(self, runs: Collection[RunKey], timeout_seconds: float) -> None:
         """Return when the followers of these runs have received their last events, or after the timeout."""
@@ -93,11 +105,14 @@ class RunStreams:
         self._is_closed = True
         for hub in list(self._hubs.values()):
             hub.end(Cut.ENDING)
+        for stop in self.on_stop:
+            stop()
 
     async def stop(self) -> None:
         """End every stream and its checks. Idempotent."""
         self.begin_stop()
         await self.gone.stop()
+        await self.shared.stop()
 
     def send(self, session_id: str | None, run_id: str | None, frame: Frame) -> None:
         """Send a frame without a cursor to the live followers of a run, or of any run of a session."""
@@ -114,6 +129,8 @@ class RunStreams:
         *,
         with_history: bool = True,
         known_inputs: frozenset[str] = frozenset(),
+        before: KnownState | None = None,
+        is_shared: bool = False,
     ) -> AsyncIterator[RunFollower]:
         """Follow a run for as long as the block lasts.
 
@@ -122,6 +139,8 @@ class RunStreams:
             cursor: the id of the last frame that the client has; None for a new client.
             with_history: whether a new client gets the conversation before the run.
             known_inputs: the ids of user messages that the client sent itself and does not get again.
+            before: the state of a client that has followed the thread up to the run.
+            is_shared: follow it for all clients of a thread; see `EventBridge`.
 
         Raises:
             InvalidInputError: the cursor is past everything that is stored.
@@ -136,8 +155,10 @@ class RunStreams:
             cursor,
             with_history=with_history,
             known_inputs=known_inputs,
-            queue_frames_max=self._queue_frames_max,
-            on_slow=self._count_slow,
+            before=before,
+            is_shared=is_shared,
+            bounds=_NO_BOUNDS if is_shared else self.bounds,
+            on_slow=self.count_slow,
         )
         hub.followers[follower] = None
         try:
@@ -152,7 +173,8 @@ class RunStreams:
                 if self._hubs.get(hub.run) is hub:
                     del self._hubs[hub.run]
 
-    def _count_slow(self) -> None:
+    def count_slow(self) -> None:
+        """Count a follower that was too slow."""
         self.disconnected += 1
 
     async def _enter(self, run: Run) -> Hub:
@@ -179,11 +201,10 @@ class RunStreams:
             thread_id=run.session_id,
             run_id=run.run_id,
             first_sequence=run.first_sequence_num,
-            state=thread.state,
-            state_sequence=thread.last_sequence,
+            known=thread,
             with_history=False,
         )
-        while not bridge.is_ended and bridge.sequence < thread.last_sequence:
+        while not bridge.is_ended and bridge.sequence < thread.mark.sequence:
             events = await self.reader.events(run.thread_id, bridge.sequence)
             if not events or events[0].sequence_num != bridge.sequence + 1:
                 raise RunPrunedError(f"the events of run {run.run_id!r} were deleted")
@@ -191,10 +212,10 @@ class RunStreams:
                 bridge.store(event)
         if run.status.is_terminal and not bridge.is_ended:
             raise RunPrunedError(f"the end of run {run.run_id!r} was erased")
-        hub = Hub(key, bridge, thread.last_sequence)
+        hub = Hub(key, Owner(run.app_name, run.user_id), bridge, thread.mark.sequence)
         if bridge.is_ended:
             # The unfinished texts of an aborted run are sent for as long as they are kept.
             hub.remember(await self._carrier.read([hub]))
         else:
-            hub.open(self._listener, self._carrier, self.gone)
+            hub.open(self._listener, self._carrier, self.gone, self.shared)
         return hub

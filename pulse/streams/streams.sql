@@ -20,10 +20,20 @@ WHERE k.known IS NULL OR char_length(m.body) > k.known
 ORDER BY m.opened_at, m.message_id
 
 -- name: run_events
--- thread, after this sequence number, at most this many
-SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
-       e.occurred_at, e.created_at
-FROM events AS e WHERE e.thread_id = $1 AND e.sequence_num > $2 ORDER BY e.sequence_num LIMIT $3
+-- thread, after this sequence number, at most this many and, but for the last, so many bytes of content
+WITH RECURSIVE page AS (
+    SELECT e.*, 1 AS rank, octet_length(e.body)::bigint AS bytes
+    FROM (SELECT o.*, o.content::text AS body FROM events AS o
+          WHERE o.thread_id = $1 AND o.sequence_num > $2 ORDER BY o.sequence_num LIMIT 1) AS e
+    UNION ALL
+    SELECT e.*, p.rank + 1, p.bytes + octet_length(e.body)
+    FROM page AS p CROSS JOIN LATERAL (
+        SELECT o.*, o.content::text AS body FROM events AS o
+        WHERE o.thread_id = $1 AND o.sequence_num > p.sequence_num ORDER BY o.sequence_num LIMIT 1) AS e
+    WHERE p.rank < $3 AND p.bytes < $4)
+SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.body, e.actions::text,
+       e.occurred_at, e.created_at, e.user_version, e.app_version
+FROM page AS e ORDER BY e.rank
 
 -- name: conversation
 -- thread, up to this sequence number, types, a run and its first number, at most this many and, but for the newest, so
@@ -44,12 +54,23 @@ WHERE e.rank <= $6 AND (e.bytes <= $7 OR e.rank = 1)
 ORDER BY e.sequence_num DESC
 
 -- name: thread_state
--- thread; its scopes as they are stored, and the newest event in them
-SELECT t.state, coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state, t.last_seq
+-- thread; its scopes as they are stored, the newest event in them, the last one that changed the session's, and the
+-- versions of the shared ones
+SELECT t.state, coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state, t.last_seq, t.state_seq,
+       coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version
 FROM threads AS t
 LEFT JOIN user_states AS u ON u.app_name = t.app_name AND u.user_id = t.user_id
 LEFT JOIN app_states AS a ON a.app_name = t.app_name
 WHERE t.id = $1
+
+-- name: shared_states
+-- apps, users, and the versions of the user's and the app's state that are known
+SELECT w.app_name, w.user_id, coalesce(u.state, '{}') AS user_state, coalesce(a.state, '{}') AS app_state,
+       coalesce(u.version, 0) AS user_version, coalesce(a.version, 0) AS app_version
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[]) AS w (app_name, user_id, user_known, app_known)
+LEFT JOIN user_states AS u ON u.app_name = w.app_name AND u.user_id = w.user_id
+LEFT JOIN app_states AS a ON a.app_name = w.app_name
+WHERE coalesce(u.version, 0) > w.user_known OR coalesce(a.version, 0) > w.app_known
 
 -- name: gone_threads
 -- threads
@@ -69,7 +90,7 @@ SELECT r AS run FROM runs AS r WHERE r.thread_id = $1 AND r.first_seq > $2 ORDER
 -- name: next_lone_event
 -- thread, after this number, before this one or null: the first event of no run
 SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
-       e.occurred_at, e.created_at
+       e.occurred_at, e.created_at, e.user_version, e.app_version
 FROM events AS e
 WHERE e.thread_id = $1 AND e.sequence_num > $2 AND ($3::bigint IS NULL OR e.sequence_num < $3)
   AND e.erased_at IS NULL

@@ -3,40 +3,43 @@
 The protocol has no event outside of a run, and no run within a run. So runs that overlap are sent one after the other,
 and an event of no run is sent as a run of its own, called ``event:`` and its number.
 
+A client gets the conversation and the state once, where its stream begins; from then on it has both, and every further
+run brings only what is new. One hub per followed thread translates that once: a client first catches up by itself, from
+its cursor or from the run that is active, and joins the hub's other followers where nothing is left.
+
 A cursor of such a stream is the first number of the run, a slash, and the cursor within the run: ``5/12.2``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
 
-from pulse.agui.cursor import Cursor
-from pulse.agui.frames import Frame
-from pulse.errors import InvalidInputError
-from pulse.event_bridge import EventBridge
+import structlog
+
+from pulse.agui.cursor import Cursor, StateMark
+from pulse.agui.frames import Audience, Frame
+from pulse.database import FAULTS
+from pulse.errors import InvalidInputError, PulseError, StreamsClosedError
+from pulse.event_bridge import EventBridge, KnownState
 from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event, Session
-from pulse.pg_notify_listener import PgNotifyListener
+from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.postgres.statements import Statements
 from pulse.runs.records import Run, read_run
-from pulse.streams.run_hub import Cut
+from pulse.streams.frame_queue import FrameQueue
+from pulse.streams.run_hub import FAREWELL_CODES, Cut, StreamCutError, farewell
 from pulse.streams.run_streams import RunStreams
 
 if TYPE_CHECKING:
+    import uuid
+
     from pulse.database import Pool
 
 _STATEMENTS = Statements("pulse.streams", "streams.sql")
-
-
-class PlacedFrame(NamedTuple):
-    """A frame, and the cursor of the thread's stream after it."""
-
-    id: str
-    frame: Frame
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,93 +67,63 @@ class ThreadStreams:
 
     def __init__(self, pool: Pool, listener: PgNotifyListener, streams: RunStreams) -> None:
         self._pool = pool
-        self._listener = listener
-        self._streams = streams
+        self._hubs: dict[uuid.UUID, _ThreadHub] = {}
+        self.listener = listener
+        self.streams = streams
+        streams.on_stop.append(self._end)
 
-    async def start_of(self, session: Session, *, from_newest: bool) -> ThreadCursor:
-        """Return where a new client begins: at the active run, or with `from_newest` at the newest one."""
+    async def start_of(self, session: Session, *, from_newest: bool = False) -> ThreadCursor:
+        """Return where a new client begins: at the active run, or with `from_newest` at the newest one.
+
+        Raises:
+            StreamsClosedError: this process is stopping.
+        """
+        if self.streams.is_closed:
+            raise StreamsClosedError("this process is stopping; reconnect with the id of the last frame")
         began = await _STATEMENTS.fetchval(self._pool, "current_run", session.thread_id, from_newest)
         return ThreadCursor(began)
 
+    async def check(self, session: Session, cursor: ThreadCursor) -> None:
+        """Check that a run began where a cursor says.
+
+        Raises:
+            InvalidInputError: the cursor names no run of the thread.
+        """
+        following = await self.next(session, cursor.began - 1)
+        if following is None or began_at(following) != cursor.began:
+            raise _no_run(cursor.began)
+
     async def follow(
         self, session: Session, cursor: ThreadCursor, *, heartbeat_seconds: float
-    ) -> AsyncIterator[list[PlacedFrame]]:
+    ) -> AsyncIterator[list[Frame]]:
         """Yield frames with their cursors, as they come, for ever; an empty list when none came in time.
 
         Raises:
             StreamCutError: the stream ends, and why; the client usually reconnects with its cursor.
             InvalidInputError: the cursor names no run of the thread.
         """
-        news, gone = asyncio.Event(), asyncio.Event()
-
-        def leave() -> None:
-            gone.set()
-            news.set()
-
-        subscription = self._listener.subscribe(session.thread_id, lambda _: news.set(), after_sequence=cursor.began)
-        forget = self._streams.gone.watch(session.thread_id, leave)
+        hub = self._enter(session)
+        follower = _ThreadFollower(FrameQueue(self.streams.bounds))
+        walk = _Walk(self, session, cursor)
         try:
             if cursor.within is not None:
-                async for frames in self._resume(session, cursor.began, cursor.within, heartbeat_seconds):
+                async for frames in walk.resume(cursor.within, heartbeat_seconds):
                     yield frames
-            began = cursor.began
-            while True:
-                news.clear()
-                following = await self._next(session, began)
-                if following is None:
-                    while not news.is_set():
-                        with contextlib.suppress(TimeoutError):
-                            async with asyncio.timeout(heartbeat_seconds):
-                                await news.wait()
-                        if not news.is_set():
-                            yield []
-                        if self._streams.is_closed:
-                            raise StreamCutError(Cut.ENDING)
-                    if gone.is_set():
-                        raise StreamCutError(Cut.GONE)
-                    continue
-                began = _began(following)
-                if isinstance(following, Run):
-                    async for frames in self._follow_run(following, None, heartbeat_seconds):
-                        yield frames
-                else:
-                    yield await self._single(session, following)
-        finally:
-            forget()
-            subscription.close()
-
-    async def _follow_run(
-        self, run: Run, cursor: Cursor | None, heartbeat_seconds: float
-    ) -> AsyncIterator[list[PlacedFrame]]:
-        async with self._streams.follow(run, cursor) as follower:
-            while not follower.is_over:
+            while not hub.join(follower, walk):
+                async for frames in walk.advance(heartbeat_seconds):
+                    yield frames
+            while follower.cut is None or follower.queue:
                 frames = await follower.take(heartbeat_seconds)
-                if frames or not follower.is_over:
-                    yield [PlacedFrame(f"{run.first_sequence_num}/{frame.id}", frame) for frame in frames]
+                if frames or follower.cut is None:
+                    yield frames
             if follower.cut is not None:
                 raise StreamCutError(follower.cut)
+        finally:
+            hub.leave(follower)
+            if hub.is_unused and self._hubs.get(session.thread_id) is hub:
+                del self._hubs[session.thread_id]
 
-    async def _single(self, session: Session, event: Event, cursor: Cursor | None = None) -> list[PlacedFrame]:
-        """Return an event of no run as a run of its own."""
-        number = _began(event)
-        thread = await self._streams.reader.state(session.thread_id)
-        bridge = EventBridge(
-            thread_id=session.id,
-            run_id=event.invocation_id,
-            first_sequence=number,
-            state={} if thread is None else thread.state,
-            state_sequence=number,
-            cursor=cursor,
-            shown_run_id=f"event:{number}",
-        )
-        frames = bridge.store(event)
-        for frame in frames:
-            await self._streams.reader.fill(
-                frame, thread_id=session.thread_id, run_id=event.invocation_id, first_sequence=number
-            )
-        return [PlacedFrame(f"{number}/{frame.id}", frame) for frame in frames]
-
-    async def _next(self, session: Session, began: int) -> Run | Event | None:
+    async def next(self, session: Session, began: int) -> Run | Event | None:
         """Return the run, or the event of no run, that began next."""
         row = await _STATEMENTS.fetchrow(self._pool, "next_run", session.thread_id, began)
         run = None if row is None else read_run(row["run"], user_id=session.user_id, session_id=session.id)
@@ -158,27 +131,301 @@ class ThreadStreams:
         lone = await _STATEMENTS.fetchrow(self._pool, "next_lone_event", session.thread_id, began, until)
         return run if lone is None else read_event_to_deliver(list(lone))
 
-    async def _resume(
-        self, session: Session, began: int, cursor: Cursor, heartbeat_seconds: float
-    ) -> AsyncIterator[list[PlacedFrame]]:
+    def _enter(self, session: Session) -> _ThreadHub:
+        hub = self._hubs.get(session.thread_id)
+        if hub is None or hub.is_over:
+            hub = self._hubs[session.thread_id] = _ThreadHub(self, session)
+        hub.enter()
+        return hub
+
+    def _end(self) -> None:
+        for hub in list(self._hubs.values()):
+            hub.end(Cut.ENDING)
+
+
+class _Walk:
+    """One client's way through the runs of a thread, as long as it is on its own.
+
+    Attributes:
+        began: the number of the last run that was begun.
+        is_exhausted: the last step found nothing more.
+        mark: which state the client has; None for a new client.
+    """
+
+    def __init__(self, threads: ThreadStreams, session: Session, cursor: ThreadCursor) -> None:
+        self._threads = threads
+        self._session = session
+        # Its first state comes with its conversation.
+        self._is_new = cursor.within is None or cursor.within.state is None
+        self._known: KnownState | None = None
+        self.began = cursor.began
+        self.is_exhausted = False
+        self.mark: StateMark | None = None
+
+    async def resume(self, cursor: Cursor, heartbeat_seconds: float) -> AsyncIterator[list[Frame]]:
         """Yield the rest of the run in which a client was disconnected."""
-        following = await self._next(session, began - 1)
-        if following is None or _began(following) != began:
-            raise InvalidInputError(f"no run of this thread began at {began}; leave the offset out to start again")
-        if isinstance(following, Run):
-            async for frames in self._follow_run(following, cursor, heartbeat_seconds):
+        following = await self._threads.next(self._session, self.began - 1)
+        if following is None or began_at(following) != self.began:
+            raise _no_run(self.began)
+        self.mark = cursor.state or StateMark()
+        if isinstance(following, Run) or cursor.sequence < self.began:
+            async for frames in self._follow(following, cursor, heartbeat_seconds):
                 yield frames
-        elif cursor.sequence < began:
-            yield await self._single(session, following, cursor)
+
+    async def advance(self, heartbeat_seconds: float) -> AsyncIterator[list[Frame]]:
+        """Yield the next run, if there is one."""
+        following = await self._threads.next(self._session, self.began)
+        self.is_exhausted = following is None
+        if following is not None:
+            self.began = began_at(following)
+            async for frames in self._follow(following, None, heartbeat_seconds):
+                yield frames
+
+    async def _follow(
+        self, following: Run | Event, cursor: Cursor | None, heartbeat_seconds: float
+    ) -> AsyncIterator[list[Frame]]:
+        streams = self._threads.streams
+        if isinstance(following, Event):
+            reader = streams.reader
+            known = await reader.state(self._session.thread_id)
+            bridge = _lone_bridge(
+                self._session, following, known, cursor, with_history=self._is_new, before=self._known
+            )
+            frames = [*bridge.resume(), *bridge.store(following)]
+            for frame in frames:
+                await _fill_lone(streams, self._session, following, frame)
+            yield _placed(self.began, frames)
+            self._known = bridge.known
+        else:
+            async with streams.follow(following, cursor, with_history=self._is_new, before=self._known) as follower:
+                async for frames in follower.batches(heartbeat_seconds):
+                    yield _placed(self.began, frames)
+                self._known = follower.known
+        self._is_new = False
+        if self._known is not None:
+            self.mark = self._known.mark
 
 
-def _began(following: Run | Event) -> int:
+class _ThreadFollower:
+    """A client that has caught up, and receives what the hub's other followers receive.
+
+    Attributes:
+        after: runs that began up to here were sent.
+        mark: which state it has; None for a new client.
+    """
+
+    def __init__(self, queue: FrameQueue) -> None:
+        self.queue = queue
+        self.after = 0
+        self.mark: StateMark | None = None
+        self.cut: Cut | None = None
+        self.audience = frozenset({Audience.ALL})
+
+    async def take(self, timeout_seconds: float) -> list[Frame]:
+        if self.cut is None:
+            await self.queue.wait(timeout_seconds)
+        return self.queue.drain()
+
+    def end(self, cut: Cut) -> None:
+        if self.cut is None:
+            self.cut = cut
+            self.queue.wake()
+
+
+class _ThreadHub:
+    """A followed thread: one task walks through its runs for every follower that has caught up."""
+
+    def __init__(self, threads: ThreadStreams, session: Session) -> None:
+        self._threads = threads
+        self._session = session
+        self._streams = threads.streams
+        self._users = 0
+        self._followers: dict[_ThreadFollower, None] = {}
+        self._news = asyncio.Event()
+        self._cut: Cut | None = None
+        self._began = 0
+        self._is_inside = False  # of a run, whose followers get its end or RUN_ERROR
+        self._known: KnownState | None = None
+        self._leading: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        self._forget: Callable[[], None] = self._streams.gone.watch(session.thread_id, lambda: self.end(Cut.GONE))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it sends nothing more."""
+        return self._cut is not None
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no client follows the thread."""
+        return self._users == 0
+
+    def enter(self) -> None:
+        """Count a client."""
+        self._users += 1
+
+    def leave(self, follower: _ThreadFollower) -> None:
+        """Remove a client; the last one ends the hub."""
+        self._users -= 1
+        self._remove(follower)
+        if self._users == 0:
+            self.end(Cut.ENDING)
+
+    def join(self, follower: _ThreadFollower, walk: _Walk) -> bool:
+        """Take a client that has caught up; False if a run has begun that it does not have."""
+        if self._cut is None and self._streams.is_closed:
+            self.end(Cut.ENDING)
+        if self._cut is not None:
+            raise StreamCutError(self._cut)
+        if not walk.is_exhausted or (self._leading is not None and self._began > walk.began):
+            return False
+        follower.after, follower.mark = walk.began, walk.mark
+        self._followers[follower] = None
+        self._streams.joined += 1
+        if self._leading is None:
+            self._began = walk.began
+            self._leading = asyncio.create_task(self._lead(), name="thread stream")
+        return True
+
+    def end(self, cut: Cut) -> None:
+        """End every follower. Idempotent."""
+        if self._cut is not None:
+            return
+        self._cut = cut
+        self._forget()
+        if self._subscription is not None:
+            self._subscription.close()
+        if self._leading is not None:
+            self._leading.cancel()
+        for follower in self._followers:
+            if self._is_inside and cut in FAREWELL_CODES and follower.after < self._began:
+                follower.queue.add(farewell(cut))
+            follower.end(cut)
+
+    def _remove(self, follower: _ThreadFollower) -> None:
+        if follower in self._followers:
+            del self._followers[follower]
+            self._streams.joined -= 1
+
+    async def _lead(self) -> None:
+        try:
+            self._known = await self._streams.reader.state(self._session.thread_id)
+            if self._known is None:
+                self.end(Cut.GONE)
+                return
+            self._subscription = self._threads.listener.subscribe(
+                self._session.thread_id, lambda _: self._news.set(), after_sequence=self._known.mark.sequence
+            )
+            while True:
+                self._news.clear()
+                following = await self._threads.next(self._session, self._began)
+                if following is None:
+                    await self._news.wait()
+                else:
+                    self._is_inside = True
+                    await self._lead_through(following)
+                    self._is_inside = False
+        except StreamCutError as error:
+            self.end(error.cut)
+        except (PulseError, *FAULTS) as error:
+            _log.warning("stream_cut", error=type(error).__name__)
+            self.end(Cut.UNREADABLE)
+        except Exception:  # noqa: BLE001 - logged whole, and every follower is ended: they would wait for ever
+            _log.exception("stream_failed", thread_id=str(self._session.thread_id))
+            self.end(Cut.FAILED)
+
+    async def _lead_through(self, following: Run | Event) -> None:
+        # From here on, a client that has not begun this run cannot join.
+        self._began = began_at(following)
+        self._choose_audiences()
+        if isinstance(following, Run):
+            async with self._streams.follow(following, before=self._known, is_shared=True) as leader:
+                async for frames in leader.batches(_LEADER_WAIT_SECONDS):
+                    await self._send(frames, leader.fill)
+                self._known = leader.known
+            return
+        known = await self._streams.reader.state(self._session.thread_id)
+        bridge = _lone_bridge(self._session, following, known, None, before=self._known, is_shared=True)
+        await self._send(
+            bridge.store(following), lambda frame: _fill_lone(self._streams, self._session, following, frame)
+        )
+        self._known = bridge.known
+
+    def _choose_audiences(self) -> None:
+        mark = None if self._known is None else self._known.mark
+        for follower in self._followers:
+            if follower.after >= self._began:
+                continue
+            if follower.mark is None:
+                audience = {Audience.NEW, Audience.BEHIND}
+            elif follower.mark is _THE_HUBS or follower.mark == mark:
+                audience = {Audience.CURRENT}
+            else:
+                audience = {Audience.BEHIND}
+            follower.audience = frozenset({Audience.ALL, *audience})
+            follower.mark = _THE_HUBS
+
+    async def _send(self, frames: list[Frame], fill: Callable[[Frame], object]) -> None:
+        for frame in _placed(self._began, frames):
+            followers = [
+                each for each in self._followers if each.after < self._began and frame.audience in each.audience
+            ]
+            if not followers:
+                continue
+            if frame.history_until is not None:
+                await fill(frame)  # type: ignore[misc]  # a coroutine
+            for follower in followers:
+                if not follower.queue.add(frame):
+                    self._remove(follower)
+                    self._streams.count_slow()
+                    follower.end(Cut.SLOW)
+
+
+# A follower that has received a run from the hub has the hub's state.
+_THE_HUBS = StateMark(-1)
+_LEADER_WAIT_SECONDS = 3600.0
+
+
+def began_at(following: Run | Event) -> int:
+    """Return the number of the first event."""
     return following.first_sequence_num if isinstance(following, Run) else following.sequence_num or 0
 
 
-class StreamCutError(Exception):
-    """A stream ended before its run did; `cut` says why."""
+def _no_run(began: int) -> InvalidInputError:
+    return InvalidInputError(f"no run of this thread began at {began}; leave the offset out to start again")
 
-    def __init__(self, cut: Cut) -> None:
-        super().__init__(cut.value)
-        self.cut = cut
+
+def _lone_bridge(
+    session: Session,
+    event: Event,
+    known: KnownState | None,
+    cursor: Cursor | None,
+    *,
+    with_history: bool = False,
+    before: KnownState | None,
+    is_shared: bool = False,
+) -> EventBridge:
+    """Return the bridge of an event of no run, which is sent as a run of its own."""
+    number = began_at(event)
+    return EventBridge(
+        thread_id=session.id,
+        run_id=event.invocation_id,
+        first_sequence=number,
+        known=known,
+        cursor=cursor,
+        with_history=with_history,
+        before=before,
+        is_shared=is_shared,
+        shown_run_id=f"event:{number}",
+    )
+
+
+async def _fill_lone(streams: RunStreams, session: Session, event: Event, frame: Frame) -> None:
+    await streams.reader.fill(
+        frame, thread_id=session.thread_id, run_id=event.invocation_id, first_sequence=began_at(event)
+    )
+
+
+def _placed(began: int, frames: list[Frame]) -> list[Frame]:
+    """Return frames with the thread's cursors; what is encoded of them is shared."""
+    return [replace(frame, id=f"{began}/{frame.id}") if frame.id else frame for frame in frames]

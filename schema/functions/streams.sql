@@ -4,7 +4,7 @@
 -- a reader that joins late, or reconnects, reads the row. The final message is an event, and its row is deleted.
 --
 -- A backend that holds an API key requests a ticket for its user; the ticket is bound to app, user, session and, if
--- given, run, works once and expires soon. Only its SHA-256 is stored.
+-- given, run, and works until it expires: a browser that was disconnected connects again. Only its SHA-256 is stored.
 
 -- Adds a piece to an open message at an offset in characters; offset 0 opens it. Returns the new length of the text.
 -- The same piece again, after a lost reply, changes nothing, even if it has become longer. Notifications hold ids,
@@ -103,7 +103,7 @@ $$;
 
 -- Creates a ticket for a session. Error: HP001 no such session.
 CREATE OR REPLACE FUNCTION issue_ticket(p_token_hash bytea, p_app_name text, p_user_id text, p_session_id text, p_run_id text,
-                             p_seconds double precision) RETURNS timestamptz
+                             p_seconds double precision, p_may_run boolean DEFAULT false) RETURNS timestamptz
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -116,19 +116,19 @@ BEGIN
             quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
             USING ERRCODE = 'HP001';
     END IF;
-    INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, run_id, expires_at)
-    VALUES (p_token_hash, p_app_name, p_user_id, p_session_id, p_run_id, v_expires);
+    INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, run_id, expires_at, may_run)
+    VALUES (p_token_hash, p_app_name, p_user_id, p_session_id, p_run_id, v_expires, p_may_run);
     RETURN v_expires;
 END
 $$;
 
--- Deletes a ticket and returns what it allows; no row if it is unknown, used or expired.
+-- Returns what a ticket allows; no row if it is unknown or expired.
 CREATE OR REPLACE FUNCTION redeem_ticket(p_token_hash bytea)
-RETURNS TABLE (app_name varchar, user_id varchar, session_id text, run_id text)
-LANGUAGE sql VOLATILE SET search_path FROM CURRENT
+RETURNS TABLE (app_name varchar, user_id varchar, session_id text, run_id text, may_run boolean)
+LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
-    WITH used AS (DELETE FROM stream_tickets AS t WHERE t.token_hash = p_token_hash RETURNING t.*)
-    SELECT u.app_name, u.user_id, u.session_id, u.run_id FROM used AS u WHERE u.expires_at > engine_now()
+    SELECT t.app_name, t.user_id, t.session_id, t.run_id, t.may_run
+    FROM stream_tickets AS t WHERE t.token_hash = p_token_hash AND t.expires_at > engine_now()
 $$;
 
 -- Deletes up to p_limit expired tickets; returns how many.

@@ -149,7 +149,7 @@ async def test_streams_end_with_a_reason_when_their_session_is_gone(
     sockets = [over_socket(writer, "t"), over_socket(writer, "idle"), over_socket(writer, "t", run_id="r")]
     opened = [asyncio.create_task(each) for each in sockets]
     gone = writer.live.streams.gone
-    await until(lambda: writer.live.streams.followers == 4 and gone.watchers == 3)
+    await until(lambda: writer.live.streams.followers == 5 and gone.watchers == 3)
     if way == "deleted":
         for session in ("t", "idle"):
             assert (await client.delete(f"/v1/apps/shop/users/mei/sessions/{session}")).status_code == 204
@@ -362,8 +362,8 @@ async def test_a_run_is_inaccessible_to_other_users(writer: LiveWriter, client: 
     assert (await client.get("/api/runs/r/events", headers=resuming)).status_code == 404
     assert (await client.get("/api/threads/t/state", headers=eve)).status_code == 404
     url = f"{writer.url.replace('http', 'ws')}/ws/events/t?offset={page.last_id}"
-    with pytest.raises(websockets.InvalidStatus):
-        async with websockets.connect(url, additional_headers={**OWNER, **eve}):
-            pass
+    async with websockets.connect(url, additional_headers={**OWNER, **eve}) as opened:
+        await opened.wait_closed()
+    assert opened.close_code == 4404
     for path in ("/api/test-notify", "/api/test-sse-notify/r"):
         assert problem(await client.get(path))["type"] == "/problems/no-such-route"

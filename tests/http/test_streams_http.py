@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -154,7 +155,8 @@ async def test_a_client_cut_during_the_run_ends_like_an_uncut_one(
 
     await asyncio.gather(*(cut(page, n) for n, page in enumerate(pages, 1)))
     posted = await posting
-    assert {json.dumps(page.shown) for page in pages} == {json.dumps(posted.shown)}
+    shown = {json.dumps(page.shown, sort_keys=True) for page in pages}
+    assert shown == {json.dumps(posted.shown, sort_keys=True)}
 
 
 async def test_a_run_is_never_executed_twice(
@@ -188,7 +190,7 @@ async def test_headers_comments_and_custom_frames(client: httpx.AsyncClient, thr
             seen += chunk
             if b": heartbeat\n\n" in seen:
                 break
-        assert seen.startswith(b": connected\n\n")
+        assert re.match(rb": connected\nretry: [123]\d\d\d\n\n", seen)
     async with client.stream("GET", f"/api/runs/{run}/events", params={"frames": "custom"}) as response:
         events = []
         async for line in response.aiter_lines():
@@ -277,14 +279,15 @@ async def test_a_refusal_before_the_stream_is_a_problem(
     assert problem(await client.get(path))["type"] == "/problems/run-pruned"
 
 
-async def test_a_ticket_opens_one_connection_of_its_scope(
+async def test_a_ticket_opens_connections_of_its_scope(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:
-    """A browser's ticket works once, for its run and session, for a short time. The database stores only its hash."""
+    """A browser's ticket works until it expires, for its run and session. The database stores only its hash. One that
+    allows it also runs agents in its session, and cancels their runs."""
     await run_agent(client, asked(thread, run), "echo")
     await run_agent(client, asked(thread, f"{run}-2"), "echo")
 
-    async def ticket(**fields: str) -> str:
+    async def ticket(**fields: Any) -> str:
         response = await client.post("/api/tickets", json={"thread_id": thread, **fields})
         assert response.status_code == 201, response.text
         return str(response.json()["ticket"])
@@ -293,14 +296,24 @@ async def test_a_ticket_opens_one_connection_of_its_scope(
     assert token not in str(await rows.fetch("SELECT * FROM stream_tickets"))
     async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as browser:
         path = f"/api/runs/{run}/events"
-        assert (await browser.get(path, params={"ticket": token})).status_code == 200
-        used = await browser.get(path, params={"ticket": token})
-        assert problem(used)["type"] == "/problems/wrong-ticket"
+        for _ in range(2):
+            assert (await browser.get(path, params={"ticket": token})).status_code == 200
+        wrong = await browser.get(path, params={"ticket": f"{token}x"})
+        assert problem(wrong)["type"] == "/problems/wrong-ticket"
         other = await browser.get(f"/api/runs/{run}-2/events", params={"ticket": await ticket(run_id=run)})
         assert other.status_code == 401
         assert (await browser.get(f"/api/runs/{run}-2/events", params={"ticket": await ticket()})).status_code == 200
         assert (await browser.get(path)).status_code == 401
         assert (await browser.post(f"/api/runs/{run}/cancel", params={"ticket": await ticket()})).status_code == 401
+        mine, follows = {"ticket": await ticket(may_run=True)}, {"ticket": await ticket()}
+        for given, body, status in (
+            (follows, asked(thread, f"{run}-3"), 401),
+            (mine, asked(f"{thread}-other", f"{run}-3"), 401),
+            (mine, asked(thread, f"{run}-3"), 200),
+        ):
+            assert (await browser.post("/agui/echo", json=body, params=given)).status_code == status
+        assert (await browser.post(f"/api/runs/{run}-3/cancel", params=mine)).status_code == 200
+        assert (await browser.post("/v1/apps/shop/users/mei/sessions", params=mine, json={})).status_code == 401
         allowed = {"Origin": "https://page.example"}
         page = await browser.get(path, params={"ticket": await ticket()}, headers=allowed)
         assert page.headers["access-control-allow-origin"] == "https://page.example"
@@ -362,19 +375,23 @@ async def test_the_socket_of_one_run_closes_at_its_end_and_others_are_refused(
     token = (await client.post("/api/tickets", json={"thread_id": thread})).json()["ticket"]
     async with websockets.connect(socket_url(writer, thread, run_id=run, ticket=token)) as opened:
         assert json.loads(await opened.recv())["type"] == "RUN_STARTED"
-    for headers, status in (
-        ({}, 401),
-        ({**HEADERS, "X-User-Id": "eve"}, 404),
-        ({**HEADERS, "Origin": "https://evil.example"}, 403),
+    logged = []
+    for address, headers, code, reason in (
+        (url, {}, 4401, "wrong-key"),
+        (url, {**HEADERS, "X-User-Id": "eve"}, 4404, "session-not-found"),
+        (url, {**HEADERS, "Origin": "https://evil.example"}, 4403, "wrong-origin"),
+        (socket_url(writer, thread, ticket=f"{token}x"), {}, 4401, "wrong-ticket"),
     ):
-        with pytest.raises(websockets.InvalidStatus) as refused:
-            async with websockets.connect(url, additional_headers=headers):
-                pass
-        assert refused.value.response.status_code == status
-    with pytest.raises(websockets.InvalidStatus) as refused:
-        async with websockets.connect(socket_url(writer, thread, ticket=token)):
-            pass
-    assert refused.value.response.status_code == 401
+        async with websockets.connect(address, additional_headers=headers) as opened:
+            await opened.wait_closed()
+        assert (opened.close_code, str(opened.close_reason).partition(":")[0]) == (code, reason)
+        logged.append(("/ws/events/{thread_id}", code, reason))
+
+    def refusals() -> list[Any]:
+        lines = [line for line in writer.log() if line["event"] == "socket_closed" and line["code"] > 4000]
+        return [(line["route"], line["code"], line["reason"].partition(":")[0]) for line in lines]
+
+    await until(lambda: set(logged) <= set(refusals()))
 
 
 async def test_a_test_notification_reaches_followers(client: httpx.AsyncClient, thread: str, run: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,16 @@ from ag_ui.core import EventType, MessagesSnapshotEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulse.agui.cursor import Cursor
+from pulse.agui.cursor import Cursor, StateMark
 from pulse.agui.frames import Frame
 from pulse.agui.messages import messages_of
 from pulse.agui.patches import patch_of
 from pulse.errors import InvalidInputError
-from pulse.event_bridge import EventBridge
+from pulse.event_bridge import EventBridge, KnownState
 from pulse.events import Event, EventActions
 from pulse.live_text import LiveMessage, RunKey
 from pulse.postgres.json_values import DELETED, escape_state
-from pulse.scopes import without_deleted
+from pulse.scopes import Scope, parse_state_prefix, without_deleted
 from tests.support.agui_rules import Reducer, StreamRules
 from tests.support.properties import examples
 
@@ -31,19 +32,27 @@ RUN = RunKey(uuid.uuid4(), "run-1")
 FIRST = 3
 
 
+News = Event | LiveMessage | KnownState
+
+
 @dataclass
 class World:
-    """What has been stored and pushed so far: the events of a thread, and the open texts."""
+    """What has been stored and pushed so far: the events of a thread, the open texts, changes by other sessions."""
 
     events: list[Event] = field(default_factory=list)
     texts: dict[str, LiveMessage] = field(default_factory=dict)
-    news: list[Event | LiveMessage] = field(default_factory=list)
+    news: list[News] = field(default_factory=list)
+    shared: dict[str, Any] = field(default_factory=dict)
+    versions: dict[Scope, int] = field(default_factory=lambda: {Scope.USER: 0, Scope.APP: 0})
 
     def store(
         self, kind: str, content: Any = None, *, author: str = "model", run: str = RUN.run_id, **fields: Any
     ) -> None:
         number = len(self.events) + 1
+        delta = fields["actions"].state_delta if "actions" in fields else {}
+        changed = self.change(delta)
         event = Event(
+            shared_versions=tuple(self.versions[scope] if scope in changed else None for scope in self.versions),
             author=author,
             event_type=kind,
             content=content,
@@ -54,6 +63,22 @@ class World:
         )
         self.events.append(event)
         self.news.append(event)
+        if changed:
+            self.news.append(self.known(0))
+
+    def change(self, delta: dict[str, Any]) -> set[Scope]:
+        """Change the shared states, and return which ones changed."""
+        mine = {key: value for key, value in delta.items() if parse_state_prefix(key)[0] in self.versions}
+        self.shared.update(escape_state(mine))
+        changed = {parse_state_prefix(key)[0] for key in mine}
+        for scope in changed:
+            self.versions[scope] += 1
+        return changed
+
+    def elsewhere(self, delta: dict[str, Any]) -> None:
+        """Another session changes the shared states."""
+        if self.change(delta):
+            self.news.append(self.known(0))
 
     def push(self, name: str, text: str, kind: Any = "text") -> None:
         known = self.texts.get(name)
@@ -64,11 +89,17 @@ class World:
         self.texts[name] = LiveMessage(run=RUN, message_id=name, kind=kind, after_sequence=after, offset=0, text=whole)
         self.news.append(message)
 
-    def state(self, until: int) -> dict[str, Any]:
+    def known(self, until: int) -> KnownState:
+        """The state after this many events, with the shared states as they are now."""
         state: dict[str, Any] = {}
-        for event in self.events[:until]:
-            state.update(escape_state(event.actions.state_delta))
-        return state
+        changed = 0
+        for number, event in enumerate(self.events[:until], 1):
+            delta = escape_state(event.actions.state_delta)
+            own = {key: value for key, value in delta.items() if parse_state_prefix(key)[0] is Scope.SESSION}
+            state.update(own)
+            changed = number if own else changed
+        mark = StateMark(until, self.versions[Scope.USER], self.versions[Scope.APP])
+        return KnownState({**state, **self.shared}, mark, changed)
 
     def fill(self, frames: list[Frame]) -> list[Frame]:
         for frame in frames:
@@ -82,47 +113,25 @@ class World:
         return frames
 
 
-def translate(bridge: EventBridge, news: Event | LiveMessage) -> list[Frame]:
-    return bridge.store(news) if isinstance(news, Event) else bridge.live(news)
+def translate(bridge: EventBridge, news: News) -> list[Frame]:
+    if isinstance(news, Event):
+        return bridge.store(news)
+    return bridge.live(news) if isinstance(news, LiveMessage) else bridge.share(news)
 
 
-def bridge_at(world: World, known: int, cursor: Cursor | None = None) -> EventBridge:
-    """The bridge of a process that starts when this many events are stored."""
-    return EventBridge(
-        thread_id="T",
-        run_id=RUN.run_id,
-        first_sequence=FIRST,
-        state=world.state(known),
-        state_sequence=known,
-        cursor=cursor,
-    )
-
-
-def uncut(world: World) -> list[Frame]:
-    bridge = bridge_at(world, FIRST - 1)
-    return [frame for news in world.news for frame in world.fill(translate(bridge, news))]
-
-
-def resumed(world: World, cut_after: int, away: int) -> list[Frame]:
-    """The frames of a client that is cut after this many frames and resumes this many changes later."""
-    bridge = bridge_at(world, FIRST - 1)
-    got: list[Frame] = []
-    for position, news in enumerate(world.news):
-        got += world.fill(translate(bridge, news))
-        if len(got) >= cut_after:
-            return got[:cut_after] + resume_after(world, got[cut_after - 1].id, position + 1 + away)
-    return got
-
-
-def resume_after(world: World, last_id: str, position: int) -> list[Frame]:
-    """Everything after a frame, from a new bridge that starts after `position` changes."""
-    before, after = world.news[:position], world.news[position:]
-    known = [news for news in before if isinstance(news, Event)]
-    texts: dict[str, LiveMessage] = {}
-    for news in before:
-        if isinstance(news, LiveMessage):
-            so_far = texts[news.message_id].text if news.message_id in texts else ""
-            texts[news.message_id] = LiveMessage(
+def at(world: World, position: int) -> World:
+    """The world after this many changes."""
+    then = World(news=world.news[:position])
+    for news in then.news:
+        if isinstance(news, Event):
+            then.events.append(news)
+        elif isinstance(news, KnownState):
+            # With the notification comes what the event before it changed.
+            then.shared = dict(news.state)
+            then.versions = {Scope.USER: news.mark.user, Scope.APP: news.mark.app}
+        else:
+            so_far = then.texts[news.message_id].text if news.message_id in then.texts else ""
+            then.texts[news.message_id] = LiveMessage(
                 run=RUN,
                 message_id=news.message_id,
                 kind=news.kind,
@@ -130,13 +139,67 @@ def resume_after(world: World, last_id: str, position: int) -> list[Frame]:
                 offset=0,
                 text=so_far + news.text,
             )
-    bridge = bridge_at(world, len(known), Cursor.parse(last_id))
-    frames: list[Frame] = []
-    for event in known:
-        frames += [frame for text in texts.values() for frame in bridge.live(text)]
+    return then
+
+
+def bridge_at(world: World, cursor: Cursor | None = None, *, until: int | None = None) -> EventBridge:
+    """The bridge of a process that starts when the world is like this."""
+    return EventBridge(
+        thread_id="T",
+        run_id=RUN.run_id,
+        first_sequence=FIRST,
+        known=world.known(len(world.events) if until is None else until),
+        cursor=cursor,
+    )
+
+
+def begun(world: World) -> tuple[EventBridge, list[News]]:
+    """The bridge of a client that comes right before the run, and what happens from then on."""
+    before = next(n for n, news in enumerate(world.news) if isinstance(news, Event) and news.sequence_num == FIRST)
+    return bridge_at(at(world, before)), world.news[before:]
+
+
+def uncut(world: World) -> list[Frame]:
+    bridge, following = begun(world)
+    return [frame for news in following for frame in world.fill(translate(bridge, news))]
+
+
+def resumed(world: World, cut_after: int, away: int, joined_after: int = 0) -> list[Frame]:
+    """The frames of a client that is cut after this many frames and resumes this many changes later."""
+    bridge, following = begun(world)
+    if joined_after:
+        got, position = joined(world, joined_after), joined_after
+    else:
+        got, position = [], len(world.news) - len(following)
+    for news in following if not joined_after else ():
+        if len(got) >= cut_after:
+            break
+        position += 1
+        got += world.fill(translate(bridge, news))
+    cut = min(cut_after, len(got))
+    return got[:cut] + resume_after(world, got[cut - 1].id, min(position + away, len(world.news)))
+
+
+def joined(world: World, position: int) -> list[Frame]:
+    """The first frames of a client that joins after so many changes."""
+    return caught_up(world, bridge_at(at(world, position)), position)[0]
+
+
+def caught_up(world: World, bridge: EventBridge, position: int) -> tuple[list[Frame], EventBridge]:
+    then = at(world, position)
+    frames = bridge.resume()
+    for event in then.events:
+        frames += [frame for text in then.texts.values() for frame in bridge.live(text)]
         frames += bridge.store(event)
-    frames += [frame for text in texts.values() for frame in bridge.live(text)]
-    return world.fill(frames + [frame for news in after for frame in translate(bridge, news)])
+    frames += bridge.share(then.known(0))
+    frames += [frame for text in then.texts.values() for frame in bridge.live(text)]
+    return world.fill(frames), bridge
+
+
+def resume_after(world: World, last_id: str, position: int) -> list[Frame]:
+    """Everything after a frame, from a new bridge that starts after `position` changes."""
+    frames, bridge = caught_up(world, bridge_at(at(world, position), Cursor.parse(last_id)), position)
+    return frames + world.fill([frame for news in world.news[position:] for frame in translate(bridge, news)])
 
 
 def check(frames: list[Frame]) -> Reducer:
@@ -163,6 +226,7 @@ ACTS = st.one_of(
     st.tuples(st.just("image"), TEXTS | st.just("")),
     st.tuples(st.just("own"), st.sampled_from(["custom", "activity", "subagent_start", "subagent_end"]), VALUES),
     st.tuples(st.just("state"), DELTAS, st.sampled_from([RUN.run_id, "another", ""])),
+    st.tuples(st.just("elsewhere"), DELTAS),
     st.tuples(st.just("tool"), st.sampled_from(["look", "find"]), VALUES, st.booleans()),
     st.tuples(st.just("step"), st.sampled_from(["step_start", "step_end"]), st.sampled_from(["plan", "do"])),
     st.tuples(st.just("other"), st.sampled_from(["work_plan", "run_started", "anything"]), VALUES),
@@ -181,6 +245,9 @@ ENDS = st.sampled_from(
 )
 
 
+ENDED = {"complete", "error", "cancelled"}
+
+
 def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
     """Perform the generated acts as one run: one message at a time, state changes in between."""
     world.store("user_message", "before", author="user", run="")
@@ -194,6 +261,8 @@ def play(world: World, acts: list[Any], end: tuple[str, Any]) -> None:
                 stream(world, verb, f"{name}{len(world.events)}", pieces, fate)
             case ("state", delta, run):
                 world.store("state_update", actions=EventActions(state_delta=delta), run=run)
+            case ("elsewhere", delta):
+                world.elsewhere(delta)
             case ("tool", name, value, answered):
                 world.store("act", {"tool_name": name, "tool_input": value, "tool_call_id": f"c{len(world.events)}"})
                 if answered:
@@ -259,12 +328,7 @@ def test_every_stream_follows_the_rules(acts: list[Any], end: tuple[str, Any]) -
 
 def joined_at_the_end(world: World) -> list[Frame]:
     """A new client that joins when everything is over."""
-    bridge = bridge_at(world, len(world.events))
-    frames: list[Frame] = []
-    for event in world.events:
-        frames += [frame for text in world.texts.values() for frame in bridge.live(text)]
-        frames += bridge.store(event)
-    return world.fill(frames)
+    return joined(world, len(world.news))
 
 
 @given(st.lists(ACTS, max_size=6), ENDS, st.data())
@@ -280,6 +344,51 @@ def test_a_cut_client_ends_like_an_uncut_one(acts: list[Any], end: tuple[str, An
     got = check(resumed(world, cut_after, away))
     assert got.messages == expected.messages
     assert json.dumps(got.state, sort_keys=True) == json.dumps(expected.state, sort_keys=True)
+
+
+@given(st.lists(ACTS, max_size=6), ENDS, st.lists(DELTAS, max_size=2), st.data())
+@examples(200)
+def test_no_cut_leaves_an_older_state(
+    acts: list[Any], end: tuple[str, Any], later: list[Any], data: st.DataObject
+) -> None:
+    """A client that joins at any time has the newest state; cut anywhere, and resumed any number of times, it ends
+    with no older one."""
+    world = World()
+    play(world, acts, end)
+    for delta in later:
+        world.store("state_update", actions=EventActions(state_delta=delta), run="another")
+        world.elsewhere(delta)
+    position = data.draw(st.integers(FIRST, len(world.news)), label="joined after")
+    position = max(position, next(n for n, each in enumerate(world.news, 1) if each is world.events[FIRST - 1]))
+    bridge = bridge_at(at(world, position))
+    got, bridge = caught_up(world, bridge, position)
+    got += world.fill([frame for news in world.news[position:] for frame in translate(bridge, news)])
+    expected = check(got)
+    whole, place = got, 0
+    while place < len(whole) - 1:
+        place = data.draw(st.integers(place + 1, len(whole) - 1), label="cut after") if len(whole) > 1 else 1
+        away = data.draw(st.integers(position, len(world.news)), label="resumed after")
+        whole = [*whole[:place], *resume_after(world, whole[place - 1].id, away)]
+        if data.draw(st.booleans(), label="no further cut"):
+            break
+    ended = check(whole)
+    assert ended.messages == expected.messages
+    # What was changed after the run may be newer: a client that comes back is sent it.
+    assert json.dumps(ended.state, sort_keys=True) in {
+        json.dumps(state, sort_keys=True) for state in [expected.state, *states_from(world, position)]
+    }
+
+
+def states_from(world: World, joined_at: int) -> Iterator[Any]:
+    """The states that a client which came at this time may end with, by coming back after the end of the run."""
+    for position in range(joined_at, len(world.news) + 1):
+        then = at(world, position)
+        if any(event.event_type in ENDED for event in then.events):
+            yield without_escapes(then.known(len(then.events)).state)
+
+
+def without_escapes(state: Any) -> Any:
+    return {key: value for key, value in state.items() if value != {"$hippocampus": ["deleted"]}}
 
 
 @given(DELTAS, DELTAS)

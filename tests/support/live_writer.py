@@ -40,7 +40,7 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
     ):
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         api = build_api(config, pool, live, LocalEmbedder(), LocalGenerator(), metrics)
-        server = uvicorn.Server(_server_config(api, 2.0))
+        server = uvicorn.Server(_server_config(api, config.max_body_bytes))
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
             listener.listen()

@@ -40,7 +40,7 @@ from hippocampus.webhooks.service import WebhookService
 from pulse.api_keys import ApiKeyService
 from pulse.http import page
 from pulse.http.edge import middleware, problems
-from pulse.http.edge.bodies import Admission, ReadAdmission
+from pulse.http.edge.bodies import Admission, ReadAdmission, StreamAdmission
 from pulse.http.edge.key_ring import KeyRing
 from pulse.http.edge.pages import CursorKey
 from pulse.http.edge.rate_limit import RateLimit
@@ -183,6 +183,7 @@ def _services(
         RunIntake: live.intake,
         RunService: live.runs,
         RunStreams: live.streams,
+        StreamAdmission: StreamAdmission(at_once=4 * settings.database_pool_size),
         StateDebugService: StateDebugService(pool, live.sessions),
         StateHistory: StateHistory(pool),
         StreamSettings: StreamSettings(origins=origins, heartbeat_seconds=settings.stream_heartbeat_seconds),
@@ -213,7 +214,7 @@ def _surround(app: FastAPI, settings: Settings, pool: Pool, metrics: WriterMetri
             allow_headers=_CORS_REQUEST_HEADERS,
             expose_headers=_CORS_RESPONSE_HEADERS,
         )
-    return middleware.Edge(inner, metrics)
+    return middleware.Edge(inner, metrics, sockets.router.routes)
 
 
 def _documentation(app: FastAPI) -> APIRouter:

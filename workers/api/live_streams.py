@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from workers.settings import Settings
 
 
-#: When a process shuts down: to store the last events of its runs, and to send them to their followers.
+# When a process shuts down: to store the last events of its runs, and to send them to their followers.
 _ENDING_SECONDS = 1.0
 _SENDING_SECONDS = 0.5
+#: Of both together, after the runs were given time to end by themselves.
+END_SECONDS_MAX = _ENDING_SECONDS + _SENDING_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +46,14 @@ class LiveStreams:
     tickets: TicketService
     tests: StreamTests
 
-    async def end(self) -> None:
-        """End this process's runs, send their last events, and end every stream, within a bounded time."""
+    async def end(self, drain_seconds: float) -> None:
+        """Let this process's runs end, or end them, send their last events, and end every stream.
+
+        Args:
+            drain_seconds: how long the runs may go on, with their streams; nothing waits if there is none.
+        """
         runs = self.runner.runs
+        await self.runner.drain(drain_seconds)
         # Not cancelled at the timeout: `opened` waits for it again.
         await asyncio.wait({asyncio.ensure_future(self.runner.stop())}, timeout=_ENDING_SECONDS)
         await self.streams.wait_for_ends(runs, _SENDING_SECONDS)

@@ -72,6 +72,16 @@ class ReadAdmission(Admission):
     """Admits requests that need the role `read`."""
 
 
+class StreamAdmission(Admission):
+    """Admits requests for streams, until their response begins: thousands of clients may reconnect at once.
+
+    They wait rather than being refused, and take no slot of other requests.
+    """
+
+    def __init__(self, *, at_once: int, waiting_max: int = 10_000, wait_seconds: float = 30.0) -> None:
+        super().__init__(at_once=at_once, waiting_max=waiting_max, wait_seconds=wait_seconds)
+
+
 class ExactRequest(Request):
     """A request whose JSON is read without loss."""
 

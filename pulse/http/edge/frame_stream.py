@@ -1,21 +1,30 @@
-"""A run's frames as Server-Sent Events: each frame is encoded once for all followers, with comments as heartbeats."""
+"""Frames as Server-Sent Events: each is encoded once for all followers, with comments as heartbeats.
+
+Every stream says how soon its client may reconnect (``retry:``), with a random part: clients that are disconnected
+together, by a proxy or a process that stops, do not come back in the same moment.
+"""
 
 from __future__ import annotations
 
 import json
+import random
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 
 import structlog
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from pulse.agui.frames import Frame
 from pulse.database import FAULTS
-from pulse.streams.run_hub import Cut, RunFollower, farewell
+from pulse.errors import PulseError
+from pulse.streams.run_hub import Cut, StreamCutError, farewell
 
-#: Comments, which clients ignore.
-CONNECTED = b": connected\n\n"
+#: When a client may reconnect; the shorter one where another process is there to take it.
+RETRY_MS = (1000, 3000)
+MOVE_RETRY_MS = (100, 1000)
+#: A comment, which clients ignore.
 HEARTBEAT = b": heartbeat\n\n"
 HEADERS = {
     "Cache-Control": "no-cache, no-transform",
@@ -27,10 +36,16 @@ _log = structlog.get_logger(__name__)
 
 
 class FrameStream(StreamingResponse):
-    """Streams a follower's frames, and releases the follower even if no frame was ever read."""
+    """Streams frames, and releases their follower even if no frame was ever read."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], release: AsyncExitStack, headers: Mapping[str, str]) -> None:
-        super().__init__(chunks, headers={**HEADERS, **headers})
+    def __init__(
+        self,
+        chunks: AsyncIterator[bytes],
+        release: AsyncExitStack,
+        headers: Mapping[str, str],
+        status_code: int = 200,  # the API's document takes it from here
+    ) -> None:
+        super().__init__(chunks, status_code, {**HEADERS, **headers})
         self._release = release
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -39,29 +54,42 @@ class FrameStream(StreamingResponse):
             await super().__call__(scope, receive, send)
 
 
-async def frames_of(
-    follower: RunFollower, run_id: str, *, heartbeat_seconds: float, legacy: bool = False, custom: bool = False
-) -> AsyncIterator[bytes]:
+def notice(text: str, retry_ms: tuple[int, int] = RETRY_MS) -> bytes:
+    """Return a comment with the time after which to reconnect."""
+    return b": %s\nretry: %d\n\n" % (text.encode(), random.randint(*retry_ms))  # noqa: S311 - to spread load
+
+
+async def sse_of(
+    batches: AsyncIterator[Sequence[Frame]], name: str, *, legacy: bool = False, custom: bool = False
+) -> AsyncGenerator[bytes]:
     """Yield what is sent to a client; frames that wait are sent together.
 
     A database error ends the stream without a last event: the run may continue, and the client reconnects. An
     unexpected error would occur again: it is logged with its traceback, and ends the stream with RUN_ERROR.
 
     Args:
+        batches: raises StreamCutError where the stream ends early.
+        name: of what is followed, for the log.
         custom: send the first frame and the heartbeats as events of type CUSTOM, which AG-UI clients do not accept.
     """
-    yield custom_frame(run_id, "connected") if custom else CONNECTED
+    yield notice("connected")
+    if custom:
+        yield custom_frame(name, "connected")
     try:
-        while not follower.is_over:
-            frames = await follower.take(heartbeat_seconds)
-            if frames:
-                yield b"".join(frame.sse(legacy=legacy) for frame in frames)
-            elif not follower.is_over:
-                yield custom_frame(run_id, "heartbeat") if custom else HEARTBEAT
-    except FAULTS as error:
-        _log.warning("stream_cut", run_id=run_id, error=type(error).__name__)
+        async with aclosing(batches) as frames_in_time:  # type: ignore[type-var]  # they are generators
+            async for frames in frames_in_time:
+                if frames:
+                    yield b"".join([frame.sse(legacy=legacy) for frame in frames])
+                else:
+                    yield custom_frame(name, "heartbeat") if custom else HEARTBEAT
+    except StreamCutError as error:
+        if error.cut in (Cut.ENDING, Cut.SLOW, Cut.UNREADABLE):
+            yield notice(error.cut.value, MOVE_RETRY_MS if error.cut is Cut.ENDING else RETRY_MS)
+    except (PulseError, *FAULTS) as error:
+        _log.warning("stream_cut", run_id=name, error=type(error).__name__)
+        yield notice(Cut.UNREADABLE.value)
     except Exception:  # noqa: BLE001 - as above
-        _log.exception("stream_failed", run_id=run_id)
+        _log.exception("stream_failed", run_id=name)
         yield farewell(Cut.FAILED).sse(legacy=legacy)
 
 

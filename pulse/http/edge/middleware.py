@@ -3,6 +3,7 @@
     event              fields                                                            metric
     request            request_id method route status seconds bytes_in [error]          `Telemetry.request`
     request_crashed    request_id error sqlstate where                                  status 500 of the same
+    socket_closed      request_id route code [reason] seconds
 
 `route` is the route's template, never the path: paths contain names of users. No event contains content or a key.
 """
@@ -14,11 +15,13 @@ import re
 import time
 import traceback
 import uuid
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import asyncpg
 import structlog
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pulse.http.edge import problems
@@ -28,7 +31,11 @@ from pulse.http.edge.refusals import refuse
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _OPEN_PATHS = ("/health", "/docs", "/openapi.json", "/problems/", "/page/")
-_STREAM_PATH = re.compile(r"/api/runs/[^/]+/events")
+# What a ticket may be for; the routes check what it allows.
+_TICKET_PATHS = {
+    "GET": re.compile(r"/api/(runs|threads)/[^/]+/events"),
+    "POST": re.compile(r"/agui(/[^/]+)?|/api/runs/[^/]+/cancel"),
+}
 # For a connection of the pool and one statement.
 _KEY_SECONDS = 10.0
 _LENGTHS = frozenset({b"content-length", b"transfer-encoding"})
@@ -56,9 +63,10 @@ class Telemetry(Protocol):
 class Edge:
     """The outermost layer: gives each request an id, logs and counts it, and turns an unexpected error into a 500."""
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry) -> None:
+    def __init__(self, app: ASGIApp, telemetry: Telemetry, routes: Sequence[BaseRoute] = ()) -> None:
         self._app = app
         self._telemetry = telemetry
+        self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -69,7 +77,7 @@ class Edge:
         scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
         if scope["type"] == "websocket":
             scope.setdefault("state", {})["request_id"] = uuid.uuid4().hex
-            await self._app(scope, receive, send)
+            await self._serve_socket(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send)
         try:
@@ -85,6 +93,42 @@ class Edge:
                 await problems.render(problems.INTERNAL, exchange.request_id)(scope, receive, exchange.send)
         finally:
             exchange.finish(self._telemetry)
+
+    async def _serve_socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a WebSocket, and log how it ended: by whom it was closed, and why."""
+        began = time.perf_counter()
+        closed: dict[str, Any] = {"code": 1006}
+
+        def note(message: Message) -> None:
+            # The first of the two is what ended it; uvicorn repeats our own code as the client's.
+            if message["type"] in ("websocket.close", "websocket.disconnect") and "by" not in closed:
+                by = "server" if message["type"] == "websocket.close" else "client"
+                reason = message.get("reason")
+                closed.update(code=message.get("code", 1005), by=by, **({"reason": reason} if reason else {}))
+
+        async def noted_receive() -> Message:
+            message = await receive()
+            note(message)
+            return message
+
+        async def noted_send(message: Message) -> None:
+            note(message)
+            await send(message)
+
+        try:
+            await self._app(scope, noted_receive, noted_send)
+        finally:
+            # Refused before it was routed, it has the path alone.
+            route = scope.get("route") or next(
+                (each for each in self._routes if each.matches(scope)[0] is Match.FULL), None
+            )
+            _log.info(
+                "socket_closed",
+                request_id=scope["state"]["request_id"],
+                route=getattr(route, "path", "unmatched"),
+                seconds=round(time.perf_counter() - began, 6),
+                **closed,
+            )
 
 
 class _Exchange:
@@ -190,9 +234,10 @@ class KeyGuard:
 
 
 def _has_ticket(scope: Scope) -> bool:
-    """Whether a request for a stream has a ticket: browsers cannot set its headers."""
-    is_stream = scope["type"] == "websocket" or (scope["method"] == "GET" and _STREAM_PATH.fullmatch(scope["path"]))
-    return bool(is_stream) and "ticket" in QueryParams(scope["query_string"])
+    """Whether a request has a ticket that its route redeems: browsers cannot set the headers of a stream."""
+    pattern = None if scope["type"] == "websocket" else _TICKET_PATHS.get(scope["method"])
+    is_for_tickets = scope["type"] == "websocket" or (pattern is not None and pattern.fullmatch(scope["path"]))
+    return bool(is_for_tickets) and "ticket" in QueryParams(scope["query_string"])
 
 
 class BodyLimit:

@@ -9,6 +9,7 @@ its table to this one with `register`.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -20,6 +21,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Scope
 
 from pulse import errors
 
@@ -63,7 +65,7 @@ WRONG_HOST = Kind(
     "wrong-host", 403, "This host name is not served", "Use the address that the API listens on, or set an API key."
 )
 WRONG_TICKET = Kind(
-    "wrong-ticket", 401, "The ticket does not allow this", "POST /api/tickets makes a new one, for one connection."
+    "wrong-ticket", 401, "The ticket has expired or does not allow this", "POST /api/tickets makes a new one."
 )
 WRONG_ORIGIN = Kind(
     "wrong-origin",
@@ -155,6 +157,8 @@ INTERNAL = Kind(
 )
 OVERLOADED = Kind("overloaded", 503, "Too many requests at once", "Wait as long as Retry-After says, then try again.")
 _TRY_AGAIN = "Try again with the same event ids: what is already stored is not stored twice."
+#: The kinds after which the same request may succeed soon.
+BUSY_STATUSES = frozenset({429, 503})
 ENDING = Kind(
     "ending", 503, "This process is shutting down", "Connect again, with the id of the last frame that you received."
 )
@@ -292,6 +296,24 @@ def response_of(error: Exception, request_id: str) -> Response:
     return render(kind, request_id, _detail(kind, error))
 
 
+def for_event_source(scope: Scope, response: Response) -> Response:
+    """Return the response of a problem, in a form that an EventSource survives.
+
+    It gives up for good on any status but 200. So where trying again may help, and it asks for `text/event-stream` by
+    GET, it gets an empty stream that says when to reconnect, which it does with its last id.
+    """
+    is_event_source = scope["type"] == "http" and scope["method"] == "GET"
+    is_event_source = is_event_source and b"text/event-stream" in dict(scope["headers"]).get(b"accept", b"")
+    if not is_event_source or response.status_code not in BUSY_STATUSES:
+        return response
+    wait_ms = 1000 * int(response.headers.get("retry-after", RETRY_AFTER_SECONDS))
+    retry_ms = random.randint(wait_ms, 3 * wait_ms)  # noqa: S311 - to spread load
+    kind = json.loads(bytes(response.body))["type"]
+    scope["state"]["error"] = kind
+    body = f": {kind}\nretry: {retry_ms}\n\n"
+    return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
+
+
 def install(app: FastAPI, on_problem: Callable[[Kind], None]) -> None:
     """Have the app answer every expected exception of a route with its problem.
 
@@ -305,12 +327,12 @@ def install(app: FastAPI, on_problem: Callable[[Kind], None]) -> None:
             raise error  # The edge logs it.
         on_problem(kind)
         request.scope["state"]["error"] = type(error).__name__
-        return response_of(error, request_id(request))
+        return for_event_source(request.scope, response_of(error, request_id(request)))
 
     async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for nothing else
         if isinstance(error, ProblemError):
-            return response_of(error, request_id(request))
+            return for_event_source(request.scope, response_of(error, request_id(request)))
         kind = _BY_STATUS.get(error.status_code, INTERNAL)
         headers = (_allow(request, app) if kind is METHOD_NOT_ALLOWED else {}) or error.headers
         return render(kind, request_id(request), headers=headers)

@@ -32,8 +32,8 @@ class RateLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        grant = None if scope["type"] == "lifespan" else grant_of(HTTPConnection(scope))
-        wait_seconds = 0.0 if grant is None else self._take(grant.key_id)
+        key = None if scope["type"] == "lifespan" else _key_of(HTTPConnection(scope))
+        wait_seconds = 0.0 if key is None else self._take(key)
         if not wait_seconds:
             await self._app(scope, receive, send)
             return
@@ -50,3 +50,12 @@ class RateLimit:
         if len(self._buckets) > _KEYS_MAX:
             self._buckets.popitem(last=False)
         return wait_seconds
+
+
+def _key_of(connection: HTTPConnection) -> str | None:
+    """Return whose bucket a request takes from; a ticket that starts runs has one of its own."""
+    grant = grant_of(connection)
+    if grant is not None:
+        return grant.key_id
+    ticket = connection.query_params.get("ticket")
+    return None if ticket is None or connection.scope.get("method") != "POST" else f"ticket {ticket[:200]}"

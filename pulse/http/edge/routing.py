@@ -10,7 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from pulse.http.edge import problems
-from pulse.http.edge.bodies import Admission, ExactRequest, ReadAdmission, receive_body
+from pulse.http.edge.bodies import Admission, ExactRequest, ReadAdmission, StreamAdmission, receive_body
+from pulse.http.edge.frame_stream import FrameStream
 from pulse.http.edge.roles import check_role, role_of
 from pulse.http.edge.services import service_of
 
@@ -40,7 +41,9 @@ class ExactRoute(APIRoute):
         role = role_of(self)
         if role is None:
             raise LookupError(f"the route {self.path} requires no role: give it dependencies=[require(...)]")
-        admission = ReadAdmission if role == "read" else Admission
+        admission: type[Admission] = ReadAdmission if role == "read" else Admission
+        if self.response_class is FrameStream:
+            admission = StreamAdmission
 
         async def handle_exactly(request: Request) -> Response:
             exact = ExactRequest(request.scope, request.receive)

@@ -1,7 +1,8 @@
 """Who may follow a stream: a caller with a key, on behalf of a user, or a caller with a ticket.
 
-A browser's EventSource and WebSocket cannot set headers, so they send a ticket in the query. The connection that it
-opens uses it up; to reconnect, a client gets another ticket and names its last frame in ``offset``.
+A browser's EventSource and WebSocket cannot set headers, so they send a ticket in the query. It works until it expires:
+an EventSource that reconnects sends the same address, and its last frame's id in a header. A ticket that allows it also
+runs agents, so that a page needs no key.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from pulse.api_keys import Role
 from pulse.http.edge import problems
 from pulse.http.edge.owner import Owner, asserted_owner
 from pulse.http.edge.roles import check_role
@@ -35,7 +37,7 @@ class StreamSettings:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Whose streams may be followed: all of a user's, or those of one session or one run."""
+    """Whose streams may be followed, or runs started: all of a user's, or those of one session or one run."""
 
     owner: Owner
     session_id: str | None = None
@@ -53,21 +55,34 @@ class Access:
 
 
 async def access_of(connection: HTTPConnection) -> Access:
-    """Return what a connection may follow, and redeem its ticket.
+    """Return what a connection may follow, by its ticket or its key.
 
     Raises:
         ProblemError: it names no user, its ticket is not valid, or it comes from a page of another site.
     """
+    return await _access(connection, "read")
+
+
+async def run_access_of(connection: HTTPConnection) -> Access:
+    """Return where a connection may run agents, by its ticket or its key.
+
+    Raises:
+        ProblemError: as `access_of`, or its ticket only follows streams.
+    """
+    return await _access(connection, "append")
+
+
+async def _access(connection: HTTPConnection, role: Role) -> Access:
     require_origin(connection)
     token = connection.query_params.get("ticket")
     if token is not None:
         ticket = await service_of(connection, TicketService).redeem(token)
-        if ticket is None:
+        if ticket is None or (role != "read" and not ticket.may_run):
             raise problems.ProblemError(problems.WRONG_TICKET)
         return Access(Owner(ticket.app_name, ticket.user_id), ticket.session_id, ticket.run_id)
     query, headers = connection.query_params, connection.headers
     names = (query.get("app_name"), query.get("user_id"), headers.get("x-app-name"), headers.get("x-user-id"))
-    check_role(connection, "read")
+    check_role(connection, role)
     return Access(await asserted_owner(*names))
 
 

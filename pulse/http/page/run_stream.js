@@ -1,5 +1,5 @@
-// Follows one run. A ticket is valid for one connection, so each connection gets a new one. It names the last frame that
-// arrived, so no frame is repeated or missed.
+// Follows one run. A ticket expires, so each connection gets a new one. It names the last frame that arrived, so no frame
+// is repeated or missed.
 
 const TERMINAL = new Set(["RUN_FINISHED", "RUN_ERROR"]);
 const RETRY_SECONDS = [0.5, 1, 2, 4, 8];
@@ -50,7 +50,7 @@ export class RunStream {
     };
     source.onmessage = (message) => this.#receive(message);
     source.onerror = () => {
-      // EventSource would reconnect with the ticket that was used up.
+      // EventSource would reconnect with a ticket that may have expired, and give up at the refusal.
       source.close();
       if (!this.#closed) this.#reconnect();
     };

@@ -9,27 +9,31 @@ from __future__ import annotations
 from typing import Annotated, Literal, NamedTuple
 
 from ag_ui.core import RunAgentInput
-from fastapi import Path, Query, Request
+from fastapi import Depends, Path, Query, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from pulse.http.edge import problems
-from pulse.http.edge.owner import AssertedOwner, Owner
+from pulse.http.edge.frame_stream import FrameStream
 from pulse.http.edge.roles import require
 from pulse.http.edge.routing import make_router
 from pulse.http.edge.services import service_of
-from pulse.http.edge.stream_access import require_origin
-from pulse.http.routes.runs import OVER, STREAM, LastEventId, cursor_of, stream
+from pulse.http.edge.stream_access import Access, run_access_of
+from pulse.http.routes.runs import OVER, STREAM, LastEventId, TicketQuery, cursor_of, stream
 from pulse.runs.agents import AgentRunner, runs_alone
-from pulse.runs.intake import RunIntake
+from pulse.runs.intake import Intake, RunIntake
 from pulse.runs.service import RunService
 
 #: The agent of a request that names none.
 DEFAULT_AGENT = "default"
+#: By a key, or by a ticket that allows it.
+RunAccess = Annotated[Access, Depends(run_access_of)]
 
 router = make_router(
     "streams",
     "",
     *problems.BODY,
+    problems.WRONG_TICKET,
     problems.WRONG_ORIGIN,
     problems.NO_SUCH_AGENT,
     problems.SESSION_NOT_FOUND,
@@ -63,66 +67,79 @@ History = Annotated[
     "/agui",
     summary="Run the agent",
     dependencies=[require("append")],
-    response_class=Response,
+    response_class=FrameStream,
 )
 async def run_default_agent(
     request: Request,
     body: RunAgentInput,
-    owner: AssertedOwner,
+    access: RunAccess,
     last_event_id: LastEventId = None,
     on_disconnect: OnDisconnect = "continue",
     active_run: ActiveRun = "refuse",
     history: History = "same",
+    ticket: TicketQuery = None,
 ) -> Response:
     """Run the agent called `default`, or the only one, and stream the run. The run continues after a disconnection."""
-    agents = service_of(request, AgentRunner).agents
-    name = next(iter(agents)) if len(agents) == 1 else DEFAULT_AGENT
-    options = _Options(on_disconnect == "cancel", active_run == "cancel", history == "server")
-    return await _run(request, name, body, owner, last_event_id, options)
+    options = RunOptions(on_disconnect == "cancel", active_run == "cancel", history == "server")
+    return await _run(request, None, body, access, last_event_id, options)
 
 
 @router.post(
-    "/agui/{agent_name}", summary="Run an agent by its name", dependencies=[require("append")], response_class=Response
+    "/agui/{agent_name}",
+    summary="Run an agent by its name",
+    dependencies=[require("append")],
+    response_class=FrameStream,
 )
 async def run_agent(
     request: Request,
     agent_name: Annotated[str, Path(max_length=255)],
     body: RunAgentInput,
-    owner: AssertedOwner,
+    access: RunAccess,
     last_event_id: LastEventId = None,
     on_disconnect: OnDisconnect = "continue",
     active_run: ActiveRun = "refuse",
     history: History = "same",
+    ticket: TicketQuery = None,
 ) -> Response:
     """Run one of the registered agents and stream the run."""
-    options = _Options(on_disconnect == "cancel", active_run == "cancel", history == "server")
-    return await _run(request, agent_name, body, owner, last_event_id, options)
+    options = RunOptions(on_disconnect == "cancel", active_run == "cancel", history == "server")
+    return await _run(request, agent_name, body, access, last_event_id, options)
 
 
-class _Options(NamedTuple):
-    cancels_on_disconnect: bool
-    cancels_active: bool
-    takes_history: bool
+class RunOptions(NamedTuple):
+    """What a client chooses for its run: see the parameters of the routes."""
+
+    cancels_on_disconnect: bool = False
+    cancels_active: bool = False
+    takes_history: bool = False
 
 
-async def _run(
-    request: Request,
-    agent_name: str,
+_DEFAULTS = RunOptions()
+
+
+async def begin(
+    connection: HTTPConnection,
+    agent_name: str | None,
     body: RunAgentInput,
-    owner: Owner,
-    last_event_id: str | None,
-    options: _Options,
-) -> Response:
-    require_origin(request)
-    runner, intake = service_of(request, AgentRunner), service_of(request, RunIntake)
-    agent = runner.agents.get(agent_name)
-    cursor = cursor_of(None, last_event_id)
+    access: Access,
+    options: RunOptions = _DEFAULTS,
+) -> Intake:
+    """Start the run of an input, or find it if it was started before.
+
+    Raises:
+        ProblemError: there is no such agent, the ticket is for something else, or this process takes no further runs.
+    """
+    runner, intake = service_of(connection, AgentRunner), service_of(connection, RunIntake)
+    agents = runner.agents
+    access.require_session(body.thread_id.strip())
+    access.require_run(body.run_id)
+    agent = agents.get(agent_name or (next(iter(agents)) if len(agents) == 1 else DEFAULT_AGENT))
     if agent is None:
         raise problems.ProblemError(problems.NO_SUCH_AGENT)
-    if runner.is_full and await intake.find(*owner, body) is None:
-        raise problems.ProblemError(problems.OVERLOADED)
+    if runner.is_full and await intake.find(*access.owner, body) is None:
+        raise problems.ProblemError(problems.ENDING if runner.is_stopping else problems.OVERLOADED)
     taken = await intake.begin(
-        *owner,
+        *access.owner,
         body,
         alone=runs_alone(agent),
         takes_history=options.takes_history,
@@ -130,9 +147,23 @@ async def _run(
     )
     if taken.created:
         runner.execute(taken.run, agent, taken.given)
+    return taken
+
+
+async def _run(
+    request: Request,
+    agent_name: str | None,
+    body: RunAgentInput,
+    access: Access,
+    last_event_id: str | None,
+    options: RunOptions,
+) -> Response:
+    cursor = cursor_of(None, last_event_id)
+    taken = await begin(request, agent_name, body, access, options)
 
     async def cancel() -> None:
-        runner.wake_cancelled(await service_of(request, RunService).request_cancel(*owner, taken.run.run_id))
+        run = await service_of(request, RunService).request_cancel(*access.owner, taken.run.run_id)
+        service_of(request, AgentRunner).wake_cancelled(run)
 
     return await stream(
         request,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Any, Final, Literal
 
 import structlog
@@ -16,14 +16,20 @@ from pulse.database import FAULTS
 from pulse.errors import PulseError, RunNotFoundError
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.frame_stream import FrameStream, frames_of
+from pulse.http.edge.frame_stream import FrameStream, sse_of
 from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.pages import Page, page_of
-from pulse.http.edge.roles import require
+from pulse.http.edge.roles import check_role, require
 from pulse.http.edge.routing import make_router
 from pulse.http.edge.schemas import RunId, ThreadId
 from pulse.http.edge.services import service, service_of
-from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, Access, StreamSettings, access_of
+from pulse.http.edge.stream_access import (
+    LAST_EVENT_ID_LENGTH_MAX,
+    Access,
+    StreamSettings,
+    access_of,
+    run_access_of,
+)
 from pulse.http.routes.runs_schemas import (
     AgentListView,
     AgentView,
@@ -55,6 +61,9 @@ Offset = Annotated[
 LastEventId = Annotated[str | None, Header(max_length=LAST_EVENT_ID_LENGTH_MAX)]
 Frames = Annotated[
     Literal["agui", "custom"], Query(description="custom: the first frame and the heartbeats are CUSTOM events.")
+]
+TicketQuery = Annotated[
+    str | None, Query(max_length=200, description="Replaces the key, until it expires: see `POST /api/tickets`.")
 ]
 Legacy = Annotated[bool, Query(description="For clients before protocol 1.0: omit the outcomes that they refuse.")]
 STREAM: Final[dict[int | str, dict[str, Any]]] = {
@@ -95,7 +104,7 @@ async def stream(
 
     Args:
         request, run, cursor: who follows what, and from where.
-        custom, legacy: as for `frames_of`.
+        custom, legacy: as for `sse_of`.
         on_disconnect: called if the client disconnects before the stream has ended.
         options: of `RunStreams.follow`.
     """
@@ -104,30 +113,38 @@ async def stream(
     streams = service_of(request, RunStreams)
     release = AsyncExitStack()
     follower = await release.enter_async_context(streams.follow(run, cursor, **options))
-    seconds = service_of(request, StreamSettings).heartbeat_seconds
-    chunks = frames_of(follower, run.run_id, heartbeat_seconds=seconds, legacy=legacy, custom=custom)
+    batches = follower.batches(service_of(request, StreamSettings).heartbeat_seconds)
+    chunks = sse_of(batches, run.run_id, legacy=legacy, custom=custom)
     if on_disconnect is not None:
         watched = _Watched(chunks, run, on_disconnect)
         chunks = watched.chunks()
         release.push_async_callback(watched.note_disconnection)
+    return streamed(request, chunks, release)
+
+
+def streamed(request: Request, chunks: AsyncGenerator[bytes], release: AsyncExitStack) -> FrameStream:
+    """Return the response of a stream, which pages of the origin that asked for it may read."""
     origin = request.headers.get("origin")
     headers = {} if origin is None else {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
+    # A client may disconnect while nothing waits for the next chunk.
+    release.push_async_callback(chunks.aclose)
     return FrameStream(chunks, release, headers)
 
 
 class _Watched:
     """A response that may be left before its end."""
 
-    def __init__(self, chunks: AsyncIterator[bytes], run: Run, on_disconnect: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], run: Run, on_disconnect: Callable[[], Awaitable[None]]) -> None:
         self._chunks = chunks
         self._run = run
         self._on_disconnect = on_disconnect
         self._is_over = False
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes]:
         """Yield the response's chunks."""
-        async for chunk in self._chunks:
-            yield chunk
+        async with aclosing(self._chunks) as chunks:
+            async for chunk in chunks:
+                yield chunk
         self._is_over = True
 
     async def note_disconnection(self) -> None:
@@ -145,7 +162,7 @@ class _Watched:
     "/runs/{run_id}/events",
     summary="Follow a run",
     dependencies=[require("read")],
-    response_class=Response,
+    response_class=FrameStream,
     responses={
         **STREAM,
         **OVER,
@@ -163,7 +180,7 @@ async def follow_run(
     last_event_id: LastEventId = None,
     frames: Frames = "agui",
     legacy: Legacy = False,
-    ticket: Annotated[str | None, Query(max_length=200, description="Replaces the key; valid once.")] = None,
+    ticket: TicketQuery = None,
 ) -> Response:
     """Stream a run as AG-UI events over SSE, from its start or after the named frame, to its last event.
 
@@ -244,14 +261,21 @@ async def list_agents(runner: Annotated[AgentRunner, service(AgentRunner)], _own
     response_model=RunView,
     responses={
         200: {"model": RunView, "description": "The run had already ended: nothing was changed."},
-        **problems.documented(problems.RUN_NOT_FOUND),
+        **problems.documented(problems.WRONG_TICKET, problems.WRONG_ORIGIN, problems.RUN_NOT_FOUND),
     },
 )
 async def cancel_run(
-    run_id: RunId, runs: Runs, runner: Annotated[AgentRunner, service(AgentRunner)], owner: AssertedOwner
+    run_id: RunId,
+    runs: Runs,
+    runner: Annotated[AgentRunner, service(AgentRunner)],
+    access: Annotated[Access, Depends(run_access_of)],
+    ticket: TicketQuery = None,
 ) -> Response:
     """Request the cancellation of a run. Its stream ends with the outcome `cancelled` within seconds."""
-    run = await runs.request_cancel(*owner, run_id)
+    access.require_run(run_id)
+    if access.session_id is not None:
+        access.require_session((await runs.get(*access.owner, run_id)).session_id)
+    run = await runs.request_cancel(*access.owner, run_id)
     runner.wake_cancelled(run)
     return reply(RunView.of(run, thread_id=run.session_id), 200 if run.status.is_terminal else 202)
 
@@ -265,14 +289,29 @@ async def cancel_run(
     responses=problems.documented(*problems.BODY, problems.SESSION_NOT_FOUND, problems.RUN_NOT_FOUND),
 )
 async def issue_ticket(
-    body: TicketInput, owner: AssertedOwner, runs: Runs, tickets: Annotated[TicketService, service(TicketService)]
+    request: Request,
+    body: TicketInput,
+    owner: AssertedOwner,
+    runs: Runs,
+    tickets: Annotated[TicketService, service(TicketService)],
 ) -> Response:
-    """Issue a short-lived ticket with which a browser may follow the streams of one session, or one run of it, once."""
+    """Issue a ticket with which a browser may follow the streams of one session, or one run of it, until it expires.
+
+    With `may_run` it also runs agents in the session: `POST /agui?ticket=…`, and cancels their runs.
+    """
+    if body.may_run:
+        check_role(request, "append")
     session_id = body.thread_id.strip()
-    if body.run_id is not None:
+    if body.run_id is not None and not body.may_run:
         run = await runs.get(*owner, body.run_id)
         if run.session_id != session_id:
             raise RunNotFoundError(f"session {body.thread_id!r} has no run {body.run_id!r}")
-    ticket = Ticket(app_name=owner.app_name, user_id=owner.user_id, session_id=session_id, run_id=body.run_id)
+    ticket = Ticket(
+        app_name=owner.app_name,
+        user_id=owner.user_id,
+        session_id=session_id,
+        run_id=body.run_id,
+        may_run=body.may_run,
+    )
     issued = await tickets.issue(ticket)
     return reply(TicketView(ticket=issued.token, expires_at=issued.expires_at), 201)

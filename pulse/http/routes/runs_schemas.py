@@ -59,11 +59,14 @@ class TicketInput(Body):
 
     thread_id: Annotated[Id, Field(description="The session whose streams may be followed.")]
     run_id: Annotated[Id | None, Field(description="Only this run; by default every run of the session.")] = None
+    may_run: Annotated[
+        bool, Field(description="Whether it also runs agents in the session, and cancels their runs. Needs `append`.")
+    ] = False
     model_config = ConfigDict(json_schema_extra={"examples": [{"thread_id": "order-17"}]})
 
 
 class TicketView(View):
     """A ticket. It is returned only once."""
 
-    ticket: Annotated[str, Field(description="For the query of one connection: ?ticket=…")]
+    ticket: Annotated[str, Field(description="For the query: ?ticket=…, of any number of connections until it expires")]
     expires_at: datetime

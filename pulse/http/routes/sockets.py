@@ -1,14 +1,25 @@
-"""``WS /ws/events/{thread_id}``: the events of a thread, or of one run of it, one AG-UI event per message.
+"""Streams over WebSockets, one AG-UI event per message.
+
+    WS /ws/events/{thread_id}           the events of a thread, or of one run of it
+    WS /ws/agui, /ws/agui/{agent}       runs: the client sends the input of a run, and gets the run
 
 A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, where the id, if any, is
 the ``offset`` to continue from. The heartbeat is the protocol's own ping.
+
+A run's input is AG-UI's `RunAgentInput`, as for ``POST /agui``. ``{"type": "abort", "runId": …}`` requests the end of a
+run. The runs of a socket are sent one after the other; what is refused gets RUN_ERROR with the problem's name as code.
+A client that was disconnected follows its run by ``/ws/events/{thread_id}?run_id=…&offset=…``, or sends the input
+again.
 
     closes with 1000    the requested run is over: its last event was sent
                 1008    the offset is not a position in this stream
                 1011    the stream failed: read the conversation again
                 1012    this process is shutting down: reconnect with the offset
-                1013    the client is too slow: reconnect with the offset
-                4404    the session was deleted, or has expired: do not reconnect
+                1013    the client is too slow, or the database does not respond: reconnect with the offset
+                4404    the session was deleted, or has expired, or there is none: do not reconnect
+                4NNN    refused, with the problem of the HTTP status NNN; 4429 and 4503: try again later
+
+The reason of a close says why, in words.
 """
 
 from __future__ import annotations
@@ -16,36 +27,64 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import structlog
+from ag_ui.core import RunAgentInput, RunErrorEvent
 from fastapi import APIRouter, Query, WebSocket
+from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
-from pulse.events import Session
 from pulse.http.edge import problems
+from pulse.http.edge.bodies import parse
+from pulse.http.edge.refusals import close_reason, refuse_socket
 from pulse.http.edge.schemas import decode
 from pulse.http.edge.services import service_of
-from pulse.http.edge.stream_access import LAST_EVENT_ID_LENGTH_MAX, StreamSettings, access_of
+from pulse.http.edge.stream_access import (
+    LAST_EVENT_ID_LENGTH_MAX,
+    Access,
+    StreamSettings,
+    access_of,
+    run_access_of,
+)
+from pulse.http.routes.agui import begin
 from pulse.http.routes.runs import Legacy, cursor_of
+from pulse.http.routes.threads import session_of, thread_cursor_of
+from pulse.runs.agents import AgentRunner
+from pulse.runs.records import Run
 from pulse.runs.service import RunService
-from pulse.session_key import SessionKey
-from pulse.session_service import OpenSessionService
-from pulse.streams.run_hub import Cut, farewell
+from pulse.streams.run_hub import Cut, StreamCutError, farewell
 from pulse.streams.run_streams import RunStreams
-from pulse.streams.thread_streams import StreamCutError, ThreadCursor, ThreadStreams
+from pulse.streams.thread_streams import ThreadStreams
 
 _BAD_OFFSET, _FAILED, _RESTART, _TRY_AGAIN, _GONE = 1008, 1011, 1012, 1013, 4404
-_CODES = {Cut.ENDING: _RESTART, Cut.SLOW: _TRY_AGAIN, Cut.GONE: _GONE, Cut.FAILED: _FAILED}
+_CODES = {
+    Cut.ENDING: _RESTART,
+    Cut.SLOW: _TRY_AGAIN,
+    Cut.UNREADABLE: _TRY_AGAIN,
+    Cut.GONE: _GONE,
+    Cut.FAILED: _FAILED,
+}
 _FAULTS = (PulseError, *FAULTS)
-_Frames = AsyncIterator[Sequence[tuple[str, Frame]]]
+_Frames = AsyncIterator[Sequence[Frame]]
+# What was sent while a run is executed, or why it was refused; a client that sends more is read no further.
+_Inputs = asyncio.Queue[RunAgentInput | Exception]
+_INPUTS_MAX = 8
 _log = structlog.get_logger(__name__)
 
 router = APIRouter()
+
+
+class _End(NamedTuple):
+    """How a stream ended: the code of the close, and its reason."""
+
+    code: int
+    reason: str
 
 
 @router.websocket("/ws/events/{thread_id}")
@@ -61,7 +100,7 @@ async def follow_thread(
     try:
         source = await _open(socket, _decoded(thread_id), run_id, offset)
     except (problems.ProblemError, *_FAULTS) as error:
-        await socket.send_denial_response(problems.response_of(error, socket.state.request_id))
+        await _refuse(socket, error)
         return
     await socket.accept()
     sender = asyncio.create_task(_send(socket, source, in_envelope=frames == "envelope", legacy=legacy))
@@ -92,64 +131,190 @@ async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offs
     access = await access_of(socket)
     access.require_session(thread_id)
     access.require_run(run_id)
-    key = SessionKey(*access.owner, thread_id)
-    session = await service_of(socket, OpenSessionService).get_session(*key, num_recent_events=0)
-    if session is None:
-        raise key.not_found()
+    session = await session_of(socket, access, thread_id)
+    heartbeat_seconds = service_of(socket, StreamSettings).heartbeat_seconds
     if run_id is None:
-        return await _thread(socket, session, offset)
+        threads = service_of(socket, ThreadStreams)
+        cursor = await thread_cursor_of(threads, session, offset)
+        return threads.follow(session, cursor, heartbeat_seconds=heartbeat_seconds)
     run = await service_of(socket, RunService).get(*access.owner, run_id)
     if run.thread_id != session.thread_id:
         raise RunNotFoundError(f"session {thread_id!r} has no run {run_id!r}")
-    streams = service_of(socket, RunStreams)
+    return _run_frames(socket, run, cursor_of(offset, None))
+
+
+async def _run_frames(socket: HTTPConnection, run: Run, cursor: Cursor | None, **options: Any) -> _Frames:
     heartbeat_seconds = service_of(socket, StreamSettings).heartbeat_seconds
-    cursor = cursor_of(offset, None)
-
-    async def frames() -> _Frames:
-        async with streams.follow(run, cursor) as follower:
-            while not follower.is_over:
-                yield [(frame.id, frame) for frame in await follower.take(heartbeat_seconds)]
-            if follower.cut is not None:
-                raise StreamCutError(follower.cut)
-
-    return frames()
-
-
-async def _thread(socket: HTTPConnection, session: Session, offset: str | None) -> _Frames:
-    threads = service_of(socket, ThreadStreams)
-    if offset in (None, "", "-1"):
-        cursor = await threads.start_of(session, from_newest=offset == "-1")
-    else:
-        cursor = ThreadCursor.parse(str(offset))
-    return threads.follow(session, cursor, heartbeat_seconds=service_of(socket, StreamSettings).heartbeat_seconds)
+    async with service_of(socket, RunStreams).follow(run, cursor, **options) as follower:
+        async for frames in follower.batches(heartbeat_seconds):
+            yield frames
 
 
 async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> None:
-    """Send frames until the stream ends, and close with the code that says why."""
-    code = 1000
+    """Send frames until the stream ends, and close with the code and the reason that say why."""
+    end = await _send_all(socket, source, in_envelope=in_envelope, legacy=legacy)
+    if end is not None:
+        await socket.close(end.code, close_reason(end.reason))
+
+
+async def _send_all(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> _End | None:
+    """Send frames, and return how the stream ended; None if the client disconnected."""
     try:
         async with aclosing(source) as batches:  # type: ignore[type-var]  # they are generators
             async for batch in batches:
-                for name, frame in batch:
-                    body = frame.json(legacy=legacy).decode()
-                    position = f'"id":"{name}",' if frame.id else ""
-                    await socket.send_text(f'{{{position}"chunk":{body}}}' if in_envelope else body)
+                for frame in batch:
+                    await socket.send_text(_message(frame, in_envelope=in_envelope, legacy=legacy))
     except StreamCutError as error:
-        code = _CODES[error.cut]
-    except InvalidInputError:
-        code = _BAD_OFFSET
+        return _End(_CODES[error.cut], error.cut.value)
+    except InvalidInputError as error:
+        return _End(_BAD_OFFSET, str(error))
     except _FAULTS as error:
         _log.warning("stream_cut", error=type(error).__name__)
-        code = _TRY_AGAIN
+        return _End(_TRY_AGAIN, Cut.UNREADABLE.value)
     except WebSocketDisconnect:
-        return
+        return None
     except Exception:  # noqa: BLE001 - an unexpected error is logged with its traceback, and reported to the client
         if {socket.application_state, socket.client_state} != {WebSocketState.CONNECTED}:
-            return  # The client disconnected.
+            return None  # The client disconnected.
         _log.exception("stream_failed")
-        code = _FAILED
         await socket.send_text(farewell(Cut.FAILED).json().decode())
-    await socket.close(code)
+        return _End(_FAILED, Cut.FAILED.value)
+    return _End(1000, "the run is over")
+
+
+def _message(frame: Frame, *, in_envelope: bool, legacy: bool) -> str:
+    body = frame.json(legacy=legacy).decode()
+    position = f'"id":"{frame.id}",' if frame.id else ""
+    return f'{{{position}"chunk":{body}}}' if in_envelope else body
+
+
+async def _refuse(socket: WebSocket, error: Exception) -> None:
+    kind = problems.kind_of(error)
+    detail = str(error.detail) if isinstance(error, problems.ProblemError) else ""
+    await refuse_socket(socket, kind, detail)
+
+
+@router.websocket("/ws/agui")
+async def run_default_agent(
+    socket: WebSocket,
+    offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
+    frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
+) -> None:
+    """Run the agent called `default`, or the only one, as often as the client sends an input."""
+    await _run_agents(socket, None, offset, in_envelope=frames == "envelope")
+
+
+@router.websocket("/ws/agui/{agent_name}")
+async def run_agent(
+    socket: WebSocket,
+    agent_name: str,
+    offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
+    frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
+) -> None:
+    """Run one of the registered agents as often as the client sends an input."""
+    await _run_agents(socket, agent_name, offset, in_envelope=frames == "envelope")
+
+
+async def _run_agents(socket: WebSocket, agent_name: str | None, offset: str | None, *, in_envelope: bool) -> None:
+    try:
+        access = await run_access_of(socket)
+        cursor = cursor_of(offset, None)
+    except (problems.ProblemError, *_FAULTS) as error:
+        await _refuse(socket, error)
+        return
+    await socket.accept()
+    inputs: _Inputs = asyncio.Queue(_INPUTS_MAX)
+    reader = asyncio.create_task(_read_inputs(socket, access, inputs))
+    runner = asyncio.create_task(_answer_inputs(socket, agent_name, access, inputs, cursor, in_envelope=in_envelope))
+    try:
+        await asyncio.wait({reader, runner}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (reader, runner):
+            task.cancel()
+        await asyncio.gather(reader, runner, return_exceptions=True)
+
+
+async def _read_inputs(socket: WebSocket, access: Access, inputs: _Inputs) -> None:
+    """Pass inputs of runs on, and requests to end one, until the client disconnects."""
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        try:
+            value = parse((message.get("text") or message.get("bytes", b"").decode()).encode())
+            if isinstance(value, dict) and value.get("type") == "abort":
+                await _abort(socket, access, value.get("runId"))
+            else:
+                await inputs.put(RunAgentInput.model_validate(value))
+        except (ValueError, problems.ProblemError, *_FAULTS) as error:
+            # Reported between two runs: RUN_ERROR would end the one that is being sent.
+            await inputs.put(error)
+
+
+async def _abort(socket: WebSocket, access: Access, run_id: object) -> None:
+    if not isinstance(run_id, str):
+        raise problems.ProblemError(problems.INVALID_REQUEST, "an abort names its run as 'runId'")
+    access.require_run(run_id)
+    runs = service_of(socket, RunService)
+    if access.session_id is not None:
+        access.require_session((await runs.get(*access.owner, run_id)).session_id)
+    service_of(socket, AgentRunner).wake_cancelled(await runs.request_cancel(*access.owner, run_id))
+
+
+async def _answer_inputs(
+    socket: WebSocket,
+    agent_name: str | None,
+    access: Access,
+    inputs: _Inputs,
+    cursor: Cursor | None,
+    *,
+    in_envelope: bool,
+) -> None:
+    """Run one input after the other, and send the frames of each."""
+    while True:
+        requested = await inputs.get()
+        if isinstance(requested, Exception):
+            if not await _report(socket, requested):
+                return
+            continue
+        try:
+            taken = await begin(socket, agent_name, requested, access)
+        except (problems.ProblemError, *_FAULTS) as error:
+            if not await _report(socket, error):
+                return
+            continue
+        source = _run_frames(
+            socket,
+            taken.run,
+            cursor,
+            with_history=not taken.created and cursor is None,
+            known_inputs=taken.sent_ids,
+        )
+        end = await _send_all(socket, source, in_envelope=in_envelope, legacy=requested.protocol_version is None)
+        cursor = None
+        if end is None or end.code != 1000:
+            if end is not None:
+                await socket.close(end.code, close_reason(end.reason))
+            return
+
+
+async def _report(socket: WebSocket, error: Exception) -> bool:
+    """Send what was refused as RUN_ERROR; False if the client has disconnected."""
+    kind = problems.INVALID_REQUEST if isinstance(error, ValueError) else problems.kind_of(error)
+    detail = kind.advice
+    if isinstance(error, ValidationError):
+        wrong = error.errors(include_input=False, include_url=False)[0]
+        detail = f"{'/'.join(map(str, wrong['loc']))}: {wrong['msg']}"
+    elif isinstance(error, problems.ProblemError):
+        detail = str(error.detail)
+    elif isinstance(error, PulseError) and kind.status < 500:
+        detail = str(error)
+    refusal = Frame("", RunErrorEvent(message=f"{kind.title}: {detail}", code=kind.slug))
+    try:
+        await socket.send_text(refusal.json().decode())
+    except (WebSocketDisconnect, RuntimeError):
+        return False
+    return True
 
 
 async def _wait_for_disconnection(socket: WebSocket) -> None:

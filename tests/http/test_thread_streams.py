@@ -1,0 +1,295 @@
+"""Threads that are followed by many: what each client gets once, what it gets live, and how it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import resource
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+import websockets
+
+from pulse.events import Event, EventActions
+from pulse.runs.agents import RunContext
+from tests.support.agui_rules import Reducer, StreamRules
+from tests.support.live_writer import LiveWriter, serving
+from tests.support.stream_agents import ask, echo, wait
+from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.writer_process import WriterProcess
+
+SESSIONS = "/v1/apps/shop/users/mei/sessions"
+
+
+@pytest.fixture
+async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
+    async with serving(dsn, {"default": echo, "wait": wait, "ask": ask}) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS, limits=limits) as opened:
+        yield opened
+
+
+class ThreadPage(Page):
+    """A page of a thread; it is over after this many runs."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__()
+        self.runs = runs
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.reducer.ends) >= self.runs
+
+    def kinds(self, kind: str) -> int:
+        return sum(f'"type":"{kind}"'.encode() in frame for frame in self.frames)
+
+
+async def follow_thread(client: httpx.AsyncClient, thread: str, page: ThreadPage, at_most: int | None = None) -> None:
+    """Follow a thread over SSE until the page is over, or for at most this many frames."""
+    headers = {} if page.last_id is None else {"Last-Event-ID": page.last_id}
+    got = 0
+    async with client.stream("GET", f"/api/threads/{thread}/events", headers=headers) as response:
+        assert response.status_code == 200, await response.aread()
+        async for frame in frames_of(response):
+            page.take(frame)
+            got += 1
+            if page.is_over or got == at_most:
+                return
+
+
+async def say(writer: LiveWriter, thread: str, text: str, **delta: Any) -> None:
+    event = Event(author="user", content={"text": text}, actions=EventActions(state_delta=delta))
+    await writer.live.sessions.append("shop", "mei", thread, [event])
+
+
+async def joined(writer: LiveWriter, count: int) -> None:
+    await until(lambda: writer.live.streams.joined == count)
+
+
+async def test_a_client_gets_the_conversation_and_the_state_once(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """However many events and runs follow: also for one that joins later, and for one that is cut after each frame.
+    All end with the same messages and state."""
+    await client.post(SESSIONS, json={"session_id": "t", "state": {"n": [0]}})
+    await say(writer, "t", "before")
+    page, late, cut = ThreadPage(7), ThreadPage(4), ThreadPage(7)
+
+    async def cut_after_every_frame() -> None:
+        while not cut.is_over:
+            await follow_thread(client, "t", cut, at_most=1)
+
+    following = [asyncio.create_task(follow_thread(client, "t", page))]
+    await joined(writer, 1)
+    following.append(asyncio.create_task(cut_after_every_frame()))
+    await joined(writer, 2)
+    for n in range(3):
+        await say(writer, "t", f"message {n}", n=[0, n], **{"user:seen": n})
+    await until(lambda: len(page.reducer.ends) == 3)
+    following.append(asyncio.create_task(follow_thread(client, "t", late)))
+    await joined(writer, 3)
+    await run_agent(client, asked("t", "r1", "question"))
+    for n in range(3, 6):
+        await say(writer, "t", f"message {n}", n=[0, n])
+    await asyncio.gather(*following)
+    texts = ["before", "message 0", "message 1", "message 2", "question", "question "]
+    texts += ["message 3", "message 4", "message 5"]
+    for each in (page, late, cut):
+        each.rules.end()
+        assert [message["content"] for message in each.reducer.messages] == texts
+        assert each.reducer.state == {"n": [0, 5], "user:seen": 2}
+    for each in (page, late):
+        assert (each.kinds("MESSAGES_SNAPSHOT"), each.kinds("STATE_SNAPSHOT")) == (1, 1)
+    refused = await client.get("/api/threads/t/events", params={"offset": "99/98"})
+    assert refused.status_code == 422
+    assert (await client.get("/api/threads/nowhere/events")).status_code == 404
+
+
+async def test_changes_of_shared_state_by_other_sessions_arrive_live(
+    writer: LiveWriter, client: httpx.AsyncClient, pool: asyncpg.Pool
+) -> None:
+    """A run's stream gets them as STATE_DELTA: of its user, of its app by another user, by a new session, and by plain
+    SQL at the next poll. Another user's do not. A client that comes back has them, too."""
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1)
+    page = Page()
+    getting = asyncio.create_task(follow(client, "r", page))
+    await until(lambda: "STATE_SNAPSHOT" in str(page.frames))
+    sessions = writer.live.sessions
+    await sessions.create_session("shop", "mei", {"user:new": 1}, session_id="second")
+    await until(lambda: page.reducer.state == {"user:new": 1})
+    await say(writer, "second", "hi", **{"user:lang": "pt", "own": 1})
+    await sessions.create_session("shop", "eve", {"app:theme": "dark", "user:lang": "en"}, session_id="t")
+    expected = {"user:new": 1, "user:lang": "pt", "app:theme": "dark"}
+    await until(lambda: page.reducer.state == expected)
+    await pool.execute(
+        """UPDATE user_states SET state = '{"lang": "de"}', version = version + 1 WHERE user_id = 'mei'"""
+    )
+    writer.live.streams.shared._watched.mark_all()
+    expected = {"user:lang": "de", "app:theme": "dark"}
+    await until(lambda: page.reducer.state == expected)
+    back = Page()
+    await follow(client, "r", back, at_most=3)
+    await pool.execute("""UPDATE user_states SET state = '{}', version = version + 1 WHERE user_id = 'mei'""")
+    writer.live.streams.shared._watched.mark_all()
+    returning = asyncio.create_task(follow(client, "r", back))
+    await until(lambda: back.reducer.state == {"app:theme": "dark"})
+    await client.post("/api/runs/r/cancel")
+    for each in (await posting, page, back):
+        await asyncio.gather(getting, returning)
+        each.rules.end()
+    assert writer.live.streams.shared.watchers == 0
+
+
+async def test_hundreds_that_come_back_at_once_are_all_served(
+    writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """300 clients of a run are cut and reconnect in the same moment: none is refused, and none gets a frame twice.
+    What has to be refused is an answer that an EventSource survives."""
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1)
+    pages = [Page() for _ in range(300)]
+    await asyncio.gather(*(follow(client, "r", page, at_most=4) for page in pages))
+    await until(lambda: writer.live.streams.followers == 1)
+    coming = [asyncio.create_task(follow(client, "r", page)) for page in pages]
+    await until(lambda: writer.live.streams.followers == 301)
+    await client.post("/api/runs/r/cancel")
+    assert {response.status_code for response in await asyncio.gather(*coming)} == {200}
+    await posting
+    for page in pages:
+        page.rules.end()
+        assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
+    writer.live.streams.begin_stop()
+    survived = await client.get("/api/runs/r/events", headers={"Accept": "text/event-stream"})
+    assert (survived.status_code, survived.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert survived.text.startswith(": /problems/ending\nretry: ")
+    plain = await client.get("/api/runs/r/events")
+    assert (plain.status_code, plain.headers["retry-after"]) == (503, "1")
+
+
+async def test_slow_readers_of_a_large_run_cost_little(dsn: str, pool: asyncpg.Pool) -> None:
+    """Eight clients that read nothing of 48 MB: the process holds a page of each, not the run. Eight that follow live
+    are disconnected when 16 MB wait for each of them."""
+
+    ready = asyncio.Event()
+
+    async def large(run: RunContext) -> None:
+        await ready.wait()
+        for n in range(24):
+            body = {"n": n, "pad": "x" * 400_000}
+            await run.write(*(Event(author="model", event_type="work_plan", content=body) for _ in range(5)))
+
+    async with (
+        serving(dsn, {"large": large}) as writer,
+        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
+    ):
+        host, port = writer.url.removeprefix("http://").split(":")
+        with contextlib.ExitStack() as stack:
+
+            def slow() -> None:
+                opened = stack.enter_context(socket.create_connection((host, int(port))))
+                head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
+                opened.sendall(f"GET /api/runs/r/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+
+            async with client.stream("POST", "/agui/large", json=asked("t", "r")) as posted:
+                for _ in range(8):
+                    slow()
+                await until(lambda: writer.live.streams.followers == 9)
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                ready.set()
+                async for _ in posted.aiter_raw():
+                    pass
+            assert writer.live.streams.disconnected == 8
+            for _ in range(8):
+                slow()
+            await until(lambda: writer.live.streams.followers == 8)
+            await client.get("/health")
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KB
+
+
+async def test_a_run_over_a_socket(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """A client sends inputs and gets their runs, one after the other; it aborts one; what is refused is reported
+    between runs; the input of an ended run is answered with that run. A ticket is enough."""
+    await client.post(SESSIONS, json={"session_id": "t"})
+    issued = (await client.post("/api/tickets", json={"thread_id": "t", "may_run": True})).json()
+    url = f"{writer.url.replace('http', 'ws')}/ws/agui?ticket={issued['ticket']}"
+
+    async def run_of(opened: Any) -> Reducer:
+        rules, reducer = StreamRules(), Reducer()
+        while not reducer.ends:
+            event = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))
+            rules.event(event)
+            reducer.event(event)
+        return reducer
+
+    async with websockets.connect(url) as opened:
+        for n in range(2):
+            await opened.send(json.dumps(asked("t", f"r{n}", f"hello {n}")))
+        for n in range(2):
+            assert (await run_of(opened)).messages[-1]["content"] == f"hello {n} "
+        for wrong, code in (
+            ("{", "invalid-request"),
+            (json.dumps({"threadId": "t"}), "invalid-request"),
+            (json.dumps(asked("another", "r9")), "wrong-ticket"),
+            (json.dumps({"type": "abort", "runId": "nobody"}), "run-not-found"),
+        ):
+            await opened.send(wrong)
+            assert (await run_of(opened)).ends[0]["code"] in (code, "invalid-json")
+        await opened.send(json.dumps(asked("t", "r1", "hello 1")))
+        assert (await run_of(opened)).messages[-1]["content"] == "hello 1 "
+    async with websockets.connect(url.replace("/ws/agui", "/ws/agui/wait")) as opened:
+        await opened.send(json.dumps(asked("t", "r2")))
+        await until(lambda: writer.live.runner.running == 1)
+        await opened.send(json.dumps({"type": "abort", "runId": "r2"}))
+        assert (await run_of(opened)).ends[0]["outcome"] == {"type": "cancelled"}
+    follows = (await client.post("/api/tickets", json={"thread_id": "t"})).json()
+    async with websockets.connect(url.replace(issued["ticket"], follows["ticket"])) as opened:
+        await opened.wait_closed()
+        assert opened.close_code == 4401
+
+
+@asynccontextmanager
+async def stopping(writer: WriterProcess) -> AsyncIterator[None]:
+    assert writer.process is not None
+    writer.process.send_signal(signal.SIGTERM)
+    yield
+    assert await asyncio.to_thread(writer.process.wait, WAIT_SECONDS) == 0
+
+
+async def test_sigterm_lets_runs_and_their_streams_end(dsn: str, tmp_path: Path) -> None:
+    """A run that ends within the grace ends as if nothing had happened, with its streams; no other begins. A stream of
+    another process's run ends with a word on when to reconnect."""
+    settings = {"shutdown_grace_seconds": "20", "stream_heartbeat_seconds": "0.2"}
+    with WriterProcess(dsn, tmp_path / "log", module="tests.support.stream_agents", **settings) as writer:
+        async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client:
+            await client.post(SESSIONS, json={"session_id": "idle"})
+            idle: list[bytes] = []
+
+            async def hold() -> None:
+                async with client.stream("GET", "/api/threads/idle/events") as response:
+                    async for chunk in response.aiter_raw():
+                        idle.append(chunk)
+
+            holding = asyncio.create_task(hold())
+            running = asyncio.create_task(run_agent(client, asked("t", "r")))
+            await until(lambda: idle)
+            while (await client.get("/api/runs/r/events", params={"offset": "x"})).status_code == 404:
+                await asyncio.sleep(0.005)
+            async with stopping(writer):
+                page = await running
+                await holding
+    assert page.reducer.messages[4]["content"] == "".join(f"word{n} " for n in range(12))
+    assert page.reducer.ends[0]["type"] == "RUN_FINISHED"
+    assert b": this process is stopping\nretry: " in idle[-1]
