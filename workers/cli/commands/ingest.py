@@ -52,7 +52,7 @@ reading_options = bundled(
         "--format",
         "file_format",
         type=click.Choice(formats.NAMES),
-        help="The files' format; by default their content's.",
+        help="The files' format; found by default.",
     ),
 )
 

@@ -92,7 +92,9 @@ ITEMS = {"object": "list", "has_more": False, "data": [
     {"id": "fo_1", "type": "function_call_output", "call_id": "c", "output": "18"},
     {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
     {"id": "rs_1", "type": "reasoning", "summary": []},
-    {"id": "msg_1", "type": "message", "role": "user", "content": [{"type": "input_text", "text": "Warm?"}]}]}  # fmt: skip
+    {"id": "msg_1", "type": "message", "role": "user",
+
+     "content": [{"type": "input_text", "text": "Warm?"}]}]}  # fmt: skip
 
 IOS = (
     "\ufeff[08/05/2024, 12:56:40] Rowers: \u200eMessages and calls are end-to-end encrypted.\r\n"
@@ -143,7 +145,7 @@ CASES: list[tuple[str, Any, str, list[tuple[str, str, str]], list[tuple[str | No
      [(None, f"Ann lives in Turin (no longer true: it held from 2020-01-01T00:00:00Z until {AT})"),
       (None, "Ann lives in Oslo"), (None, "Ann: A rower.")], [1, 1], []),
     ("helper.af", LETTA, "Letta agent file",
-     [("helper", "system", "Be kind."), ("helper", "user", "I row."), ("helper", "model", "Where?"),
+     [("helper", "system", ""), ("helper", "user", "I row."), ("helper", "model", "Where?"),
       ("helper", "user", "In Oslo.")], [(None, "human: Ann, from Turin")], [1, 1, 1], []),
     ("store.jsonl", STORE, "LangGraph store", [],
      [(None, "Lives in Oslo"), (None, "Rows"), (None, '{"tea": "green", "sugar": 0}')], [1], []),
