@@ -27,7 +27,7 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
         program = tmp_path / "bin" / name
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
         program.chmod(0o755)
-    script = [": step"]
+    script: list[str] = []
     for language, code in BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
         if language == "python":
             (tmp_path / "agent.py").write_text(code, encoding="utf-8")
@@ -42,7 +42,8 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
         shell = await asyncio.create_subprocess_exec(
             "/bin/sh",
             "-c",
-            text.replace(OLLAMA, fake.url),
+            # The tests' database does not flush to disk, which `doctor` reports with exit code 1.
+            text.replace(OLLAMA, fake.url).replace("hippocampus doctor\n", "hippocampus doctor || test $? = 1\n"),
             cwd=tmp_path,
             env=settings,
             stdin=asyncio.subprocess.DEVNULL,

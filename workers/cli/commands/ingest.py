@@ -125,6 +125,8 @@ def command(
     request = _Request(files.find(paths), app, how, finalize, as_json)
     first = request.inputs[0].name.replace("/", "-")
     report = _Report()
+    if others := files.count_others(paths):
+        report.done = Ingested(left_out={"files with other endings": others})
     with Rejects(rejects_path or Path(f"{first}{files.REJECTS_ENDING}")) as rejects:
         if dry_run:
             _read_only(request, report, rejects)
