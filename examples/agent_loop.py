@@ -12,21 +12,31 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 
 from hippocampus import ContextAssembler, LocalEmbedder, format_items
 from pulse import Event, OpenSessionService, create_pool
 
 APP = "agent-loop"
+COMMON = set("the and for are was does did what where when who how which you your user model can have has".split())
 INSTRUCTIONS = "You are a helpful assistant. Use what you know of the user."
 
 
 def answer(context: str, message: str) -> str:
     """Stand in for a model: a real one gets the context as its instructions, and the message."""
-    words = {word.strip(".,!?").lower() for word in message.split() if len(word) > 3}
-    known = [line for line in context.splitlines() if words & {word.strip(".,!?:").lower() for word in line.split()}]
-    other = [line.strip("- ") for line in known if message not in line]
-    return f"As far as I remember: {other[0]}" if other else "Noted."
+    if not message.endswith("?"):
+        return "Noted."
+    asked = words_of(message)
+    known = [line.strip("- ") for line in context.splitlines() if not line.endswith("?")]
+    best = max(known, key=lambda line: len(asked & words_of(line)), default="")
+    return f"As far as I remember: {best}" if asked & words_of(best) else "I do not know that yet."
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words that carry meaning."""
+    words = re.findall(r"\w+", text.lower())
+    return {word.removesuffix("s") for word in words if len(word) > 2} - COMMON
 
 
 async def talk(user: str) -> None:

@@ -39,6 +39,7 @@ async def test_rejects_are_reported_and_kept_and_the_rest_is_ingested(
     (folder / "b.txt").write_text("Ann: Hello.\nBen: Hi.\n")
     (folder / "c.json").write_text('{"unknown": 1}')
     (folder / "d.json").write_bytes(b"")
+    (folder / "photo.png").write_bytes(b"\x89PNG")
     done = cli_process.run(home, "ingest", str(folder), cwd=tmp_path, DATABASE_URL=dsn)
     assert done.returncode == 1
     assert "Appended 4 events to 2 sessions." in done.stdout
@@ -46,6 +47,7 @@ async def test_rejects_are_reported_and_kept_and_the_rest_is_ingested(
     assert "Rejected 1 records: they are in a.rejects.jsonl, each with its reason." in done.stderr
     assert "not in a known format" in done.stderr
     assert "Left out 2 files." in done.stderr
+    assert "Left out: 1 files with other endings." in done.stdout
     (row,) = map(json.loads, (tmp_path / "a.rejects.jsonl").read_text().splitlines())
     assert (row["file"], row["line"], row["record"]) == (str(folder / "a.jsonl"), 2, '{"role": "user"')
     assert await pool.fetchval("SELECT count(*) FROM events") == 4
@@ -90,6 +92,22 @@ async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Poo
     )
     expected = {f"s{n}": [row["content"] for row in rows if row["session_id"] == f"s{n}"] for n in range(7)}
     assert {row["session_id"]: row["texts"] for row in rows_stored} == expected
+
+
+async def test_ctrl_c_ends_it_quietly(dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    path.write_text("".join(json.dumps({**GOOD, "content": str(place)}) + "\n" for place in range(60_000)))
+    with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
+
+        async def is_under_way() -> bool:
+            return await pool.fetchval("SELECT count(*) FROM events") > 1_000
+
+        await until(is_under_way)
+        running.process.send_signal(signal.SIGINT)
+        code, text = running.end()
+    assert code == 130, text
+    assert text.endswith("hippocampus: interrupted\n")
+    assert "Traceback" not in text
 
 
 async def test_a_database_outage_is_reported_with_what_was_ingested(

@@ -42,8 +42,12 @@ async def test_the_agent_loop_remembers_across_sessions(dsn: str, pool: asyncpg.
     replies = run("agent_loop.py", "ann", said="Am I allergic to something?\n\n", DATABASE_URL=dsn)
     assert replies.startswith("As far as I remember: ")
     assert "peanuts" in replies
-    assert run("agent_loop.py", "ben", said="Am I allergic to something?\n\n", DATABASE_URL=dsn) == "Noted.\n"
-    assert await pool.fetchval("SELECT count(DISTINCT session_id) FROM threads WHERE user_id = 'ann'") == 2
+    # It answers what is asked, not the first thing that shares a word with the question.
+    replies = run("agent_loop.py", "ann", said="Where do I live?\nAnd what am I allergic to?\n\n", DATABASE_URL=dsn)
+    assert [("Oslo" in line, "peanuts" in line) for line in replies.splitlines()] == [(True, False), (False, True)]
+    unknown = "I do not know that yet.\n"
+    assert run("agent_loop.py", "ben", said="Am I allergic to something?\n\n", DATABASE_URL=dsn) == unknown
+    assert await pool.fetchval("SELECT count(DISTINCT session_id) FROM threads WHERE user_id = 'ann'") == 3
 
 
 def test_plain_sql_does_the_same_from_psql(dsn: str) -> None:

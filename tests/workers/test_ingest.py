@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from hippocampus.transfer.given_memories import GivenMemories
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.paths import EXAMPLES
@@ -165,7 +166,9 @@ async def test_batches_are_bounded_by_number_and_by_bytes(pool: asyncpg.Pool) ->
         texts = [f"{place}{'x' * size}" for place in range(count)]
         items: list[Item] = [SessionHead(session_id=name, user_id="ann", line=1)]
         items += [Turn(session_id=name, event=Event(author="user", content={"text": text}), line=1) for text in texts]
-        done = await ingest.ingest(service, items, app_name=name, user_id="ann", file_format="test")
+        done = await ingest.ingest(
+            service, GivenMemories(pool), items, app_name=name, user_id="ann", file_format="test"
+        )
         assert (done.sessions, done.events_new) == (1, count)
         assert await statements_of(pool) == sizes
         session = await service.get_session(name, "ann", name)
@@ -185,11 +188,11 @@ async def test_ingesting_twice_appends_once(pool: asyncpg.Pool, tmp_path: Path) 
 
     seen: list[int] = []
     one = {"app_name": "app", "user_id": "talk", "file_format": "LoCoMo JSON", "finalize": True}
-    first = await ingest.ingest(service, reader.read(path).items, **one, on_progress=seen.append)
+    first = await ingest.ingest(service, GivenMemories(pool), reader.read(path).items, **one, on_progress=seen.append)
     assert (first.sessions, first.events_new, first.events_known) == (3, 3, 1)
     assert first.jobs_enqueued == 6
     assert sum(seen) == 4
-    again = await ingest.ingest(service, file.items(), **one)
+    again = await ingest.ingest(service, GivenMemories(pool), file.items(), **one)
     assert (again.events_new, again.events_known) == (0, 4)
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs") == 6
     session = await service.get_session("app", "ada", "ada-session-1")
@@ -201,7 +204,9 @@ async def test_ingesting_twice_appends_once(pool: asyncpg.Pool, tmp_path: Path) 
 
 async def test_the_user_can_be_given(pool: asyncpg.Pool, tmp_path: Path) -> None:
     service = OpenSessionService(pool)
-    one = Ingest(service, app_name="app", user_id="somebody", is_user_fixed=True, file_format="LoCoMo JSON")
+    one = Ingest(
+        service, GivenMemories(pool), app_name="app", user_id="somebody", is_user_fixed=True, file_format="LoCoMo JSON"
+    )
     await one.run(reader.read(write(tmp_path, [TALK])).items)
     assert await pool.fetch("SELECT DISTINCT user_id FROM threads") == [("somebody",)]
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs") == 0
@@ -226,7 +231,9 @@ async def test_a_refused_turn_blocks_no_other(pool: asyncpg.Pool) -> None:
         Turn(session_id="x" * 600, event=Event(author="user", content={"text": "lost"}), line=n) for n in (10, 11)
     ]
     rejects: list[Rejected] = []
-    one = Ingest(service, app_name="app", user_id="ann", file_format="test", on_rejected=rejects.append)
+    one = Ingest(
+        service, GivenMemories(pool), app_name="app", user_id="ann", file_format="test", on_rejected=rejects.append
+    )
     done = await one.run(items)
     assert (done.sessions, done.events_new, done.rejected) == (1, 3, 4)
     assert sorted(each.line for each in rejects) == [3, 5, 9]

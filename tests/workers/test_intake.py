@@ -172,9 +172,10 @@ def test_langchain_dumps_in_each_of_their_forms(tmp_path: Path, messages: list[A
             ("Ann", "Hi.", None), ("Ben", "Hello,\n  how are you?", None), ("Ann", "Fine: really.", None)]),
         ("[2024-05-08 12:56:40] Ann: Hi.\nNote: this goes on.\n[2024-05-08T12:57:00Z] Assistant: Yes.\n", [
             ("Ann", "Hi.\nNote: this goes on.", MAY_8), ("Assistant", "Yes.", MAY_8 + 20)]),
-        ("5/8/24, 12:56 PM - Ann: Hi.\n5/8/24, 12:57\u202fPM - Ben: Yes.\n", [
+        ("[5/8/24 12:56 PM] Ann: Hi.\n[5/8/24 12:57\u202fPM] Ben: Yes.\n", [
             ("Ann", "Hi.", MAY_8 - 40), ("Ben", "Yes.", MAY_8 + 20)]),
-        ("08.05.2024, 12:56 - Ann: Hallo\n", [("Ann", "Hallo", MAY_8 - 40)]),
+        ("[8/5/24 12:56] Ann: Hi.\n[13/5/24 12:56] Ann: Bye.\n", [
+            ("Ann", "Hi.", MAY_8 - 40), ("Ann", "Bye.", MAY_8 - 40 + 5 * 86400)]),
         ("[12:56] Ann: Hi.\n[12:57] Ben: Yes.\n", [("Ann", "Hi.", None), ("Ben", "Yes.", None)]),
         ("小美：你好。\n助手：你好，请说。\n", [("小美", "你好。", None), ("助手", "你好，请说。", None)]),
     ],

@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import difflib
+import hashlib
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
+import click
 from pydantic import SecretStr
 
 from pulse import database
+from pulse.errors import InvalidInputError
 from workers import migrate, settings
-from workers.cli import interrupts
+from workers.cli import interrupts, rows
+from workers.cli.options import APP_READ
 from workers.embedded import keeper
 from workers.embedded.server import EmbeddedServer
 from workers.settings import Settings, SettingsError
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 POOL_SIZE_MAX = 10
+APPS_SHOWN_MAX = 12
 
 
 @contextlib.contextmanager
@@ -44,6 +52,11 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
         return
     server = EmbeddedServer(config.home)
     if not create and not server.data.is_dir():
+        if (other := _data_of_checkout(config)) is not None:
+            raise SettingsError(
+                f"There is no data below {config.home}, but `make run` and `make demo` keep theirs below {other}:"
+                f" `export HIPPOCAMPUS_HOME={shlex.quote(str(other))}` first."
+            )
         raise SettingsError(
             f"There is no data below {config.home} yet: run `hippocampus demo` or `hippocampus up` first, set"
             " HIPPOCAMPUS_HOME to where it is, or set DATABASE_URL."
@@ -61,6 +74,21 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
         with interrupts.postponed():
             stack.close()
             server.stop()
+
+
+def _data_of_checkout(config: Settings) -> Path | None:
+    """Return where the Makefile of this checkout has put an embedded server's data, unless it is there that we are."""
+    checkout = Path(migrate.__file__).resolve().parent.parent
+    if not (checkout / "Makefile").is_file():
+        return None
+    mark = hashlib.sha256(f"{checkout}\n".encode()).hexdigest()[:12]
+    for home in (checkout / ".home", Path("/var/lib/hippocampus") / mark):
+        try:
+            if home != config.home and EmbeddedServer(home).data.is_dir():
+                return home
+        except OSError:
+            continue  # of another system user
+    return None
 
 
 def name_of(config: Settings) -> str:
@@ -109,4 +137,21 @@ async def _run(config: Settings, work: Callable[[Pool], Awaitable[Result]], *, c
     if create:
         await migrated(config)
     async with pool_of(config) as pool:
+        await _check_app(pool)
         return await work(pool)
+
+
+async def _check_app(pool: Pool) -> None:
+    """Check that the app that the running command reads exists, unless there is none at all.
+
+    Raises:
+        InvalidInputError: it does not; the message has the names that are most like it.
+    """
+    context = click.get_current_context(silent=True)
+    app = None if context is None else context.meta.get(APP_READ)
+    if app is None or await rows.has_app(pool, app):
+        return
+    known = await rows.apps(pool)
+    near = difflib.get_close_matches(app, known, n=3, cutoff=0.5) or known[:APPS_SHOWN_MAX]
+    if known:
+        raise InvalidInputError(f"There is no app {app!r:.80}: there is {', '.join(near)}.")

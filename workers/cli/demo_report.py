@@ -112,6 +112,10 @@ def write_worked(page: Page, worked: Worked) -> None:
         page.field("events", f"{done.events_new} appended to {done.sessions} sessions in {seconds}{known}")
     else:
         page.field("events", f"all {done.events_known} are there already, from an earlier run: nothing is stored twice")
+    if done.memories:
+        page.field("memories", f"{done.memories} of the file are stored")
+    for reason, count in done.left_out.items():
+        page.field("left out", f"{count} {reason}")
     failed = f", {worked.jobs_failed} failed" if worked.jobs_failed else ""
     if worked.jobs_completed or worked.jobs_failed:
         page.field("jobs", f"{worked.jobs_completed} done{failed} in {worked.total_seconds:.1f} s")

@@ -9,6 +9,7 @@ import importlib
 import keyword
 import os
 import re
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -115,6 +116,9 @@ def root() -> None:
     """
     from workers.process import logs
 
+    # Until here the program was imported, which an interrupt ends at once; from here on it is cleaned up after.
+    if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "end_quietly":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # A command's output is its answer; a role configures its own log.
     logs.configure("error", "console")
 
@@ -142,11 +146,25 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         from workers.cli import errors
 
+        if _is_interrupt(error):
+            return _complain("interrupted", INTERRUPTED)
         explained = errors.explain(error)
         if explained is None:
             raise
         return _complain(*explained)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Whether an error is what a KeyboardInterrupt became, as in the middle of an import."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        if isinstance(each, KeyboardInterrupt):
+            return True
+        seen.add(id(each))
+        each = each.__cause__ or each.__context__
+    return False
 
 
 def _require_text(words: Sequence[str]) -> None:

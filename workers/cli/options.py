@@ -20,12 +20,24 @@ def json_option(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
 
 
+#: In the context of a command: the app that it reads, which must exist.
+APP_READ = "workers.cli.app_read"
+
+
+def known_app(context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Have it checked that the app exists, once the database is open: the callback of an --app that is read."""
+    if value is not None:
+        context.meta[APP_READ] = value
+    return value
+
+
 def filter_options(*names: str) -> Callable[[Function], Function]:
     """Add --app, --user or --session to a command, by which it filters."""
 
     def decorate(function: Function) -> Function:
         for name in reversed(names):
-            function = click.option(f"--{name}", help=f"Only of this {name}.")(function)
+            callback = known_app if name == "app" else None
+            function = click.option(f"--{name}", help=f"Only of this {name}.", callback=callback)(function)
         return function
 
     return decorate

@@ -2,8 +2,10 @@
 
 -- name: list_owners
 -- app and user (each null: any), limit
--- Every app and user that has a session, the latest first.
-SELECT app_name, user_id, max(created_at) AS latest FROM threads
+-- Every app and user that has a session, or a memory of another program, the latest first.
+SELECT app_name, user_id, max(created_at) AS latest FROM (
+    SELECT app_name, user_id, created_at FROM threads
+    UNION ALL SELECT app_name, user_id, created_at FROM memories WHERE thread_id IS NULL) AS o
 WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
 GROUP BY app_name, user_id ORDER BY latest DESC LIMIT $3
 
@@ -13,12 +15,26 @@ SELECT o.app_name AS app, o.user_id AS "user", o.sessions, o.events, o.last_even
        (SELECT count(*) FROM memories AS m WHERE m.app_name = o.app_name AND m.user_id = o.user_id) AS memories,
        (SELECT count(*) FROM facts AS f WHERE f.app_name = o.app_name AND f.user_id = o.user_id) AS facts
 FROM (
-    SELECT app_name, user_id, count(*) AS sessions, sum(last_seq)::bigint AS events, max(last_event_at) AS last_event
-    FROM threads
+    SELECT app_name, user_id, count(session_id) AS sessions, coalesce(sum(last_seq), 0)::bigint AS events,
+           max(last_event_at) AS last_event
+    FROM (SELECT app_name, user_id, session_id, last_seq, last_event_at FROM threads
+          UNION ALL SELECT DISTINCT app_name, user_id, NULL, NULL::bigint, NULL::timestamptz
+          FROM memories WHERE thread_id IS NULL) AS t
     WHERE ($1::text IS NULL OR app_name = $1) AND ($2::text IS NULL OR user_id = $2)
       AND ($4::text IS NULL OR (app_name, user_id) > ($4, $5))
     GROUP BY app_name, user_id ORDER BY app_name, user_id LIMIT $3) AS o
 ORDER BY o.app_name, o.user_id
+
+-- name: has_app
+-- app
+SELECT $1 = '*' OR EXISTS (SELECT FROM threads WHERE app_name = $1) OR EXISTS (SELECT FROM memories WHERE app_name = $1)
+    OR EXISTS (SELECT FROM facts WHERE app_name = $1) OR EXISTS (SELECT FROM app_policies WHERE app_name = $1)
+    OR EXISTS (SELECT FROM erasures WHERE app_name = $1)
+
+-- name: apps
+SELECT DISTINCT app_name FROM (
+    SELECT app_name FROM threads UNION ALL SELECT app_name FROM memories WHERE thread_id IS NULL
+    UNION ALL SELECT app_name FROM app_policies) AS a WHERE app_name <> '*' ORDER BY app_name
 
 -- name: policies
 -- limit, app of the last row of the page before (null: from the first)

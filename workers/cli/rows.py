@@ -34,7 +34,7 @@ class UserSummary:
     user: str
     sessions: int
     events: int
-    last_event: datetime
+    last_event: datetime | None  # None: of this user there are only memories of another program
     memories: int
     facts: int
 
@@ -201,6 +201,16 @@ class RefusedTexts:
 
     model: str
     texts: int
+
+
+async def has_app(pool: Pool, app: str) -> bool:
+    """Return whether anything is stored of an app."""
+    return bool(await _STATEMENTS.fetchval(pool, "has_app", app))
+
+
+async def apps(pool: Pool) -> list[str]:
+    """Return the names of all apps."""
+    return [row["app_name"] for row in await _STATEMENTS.fetch(pool, "apps")]
 
 
 async def owners(pool: Pool, app: str | None, user: str | None, *, limit: int) -> list[Owner]:

@@ -13,11 +13,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from pulse.events import Event, EventActions, message_text
-from workers.intake.documents import Record
+from workers.intake.documents import Parse, Record
 from workers.intake.moments import moment
 from workers.intake.records import BadRecordError, Item, Naming, Rejected, SessionHead
 
+_HEAD = frozenset({"appName", "app_name", "userId", "user_id", "state", "id"})
 _SHARED = ("app:", "user:", "temp:")
+
+
+def parser_of(value: Any) -> Parse | None:
+    """Return the parser of a session."""
+    is_session = isinstance(value, Mapping) and "events" in value and bool(value.keys() & _HEAD)
+    return session if is_session else None
 
 
 def session(record: Record, naming: Naming) -> Iterator[Item]:

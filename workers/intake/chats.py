@@ -11,7 +11,7 @@ from typing import Any
 
 from pulse.events import Event
 from workers.intake import langchain
-from workers.intake.documents import Record
+from workers.intake.documents import Parse, Record
 from workers.intake.moments import moment
 from workers.intake.records import TURN_SECONDS, BadRecordError, Item, Naming, Rejected, SessionHead, author_of
 
@@ -19,6 +19,29 @@ _EVENT_TYPES = {"user": "user_message", "assistant": "assistant_message", "tool"
 _TIMES = ("timestamp", "created_at", "time", "create_time")
 #: Members that are not part of the event's content.
 _BESIDE = frozenset({"content", "session_id", "user_id", "user", "name", *_TIMES})
+
+
+def parser_of(value: Any) -> Parse | None:
+    """Return the parser of a chat, a message, or a list of messages."""
+    if isinstance(value, list):
+        return _listed if value and isinstance(value[0], Mapping) and parser_of(value[0]) is message else None
+    if not isinstance(value, Mapping):
+        return None
+    if "messages" in value:
+        return chat
+    return message if "role" in value else None
+
+
+def parser_of_dumps(value: Any) -> Parse | None:
+    """Return the parser of messages as LangChain dumps them: a chat of them, one, or a list."""
+    if isinstance(value, list):
+        return _listed if value and langchain.is_message(value[0]) else None
+    if not isinstance(value, Mapping):
+        return None
+    messages = value.get("messages")
+    if isinstance(messages, list):
+        return chat if messages and langchain.is_message(messages[0]) else None
+    return message if langchain.is_message(value) else None
 
 
 def chat(record: Record, naming: Naming) -> Iterator[Item]:
@@ -60,6 +83,10 @@ def message(record: Record, naming: Naming) -> Iterator[Item]:
     yield naming.turn(session_id, event, record.line)
 
 
+def _listed(record: Record, naming: Naming) -> Iterator[Item]:
+    return conversation(record, ((record.line, message) for message in record.value), naming)
+
+
 def _head(beside: Mapping[str, Any], line: int, naming: Naming) -> SessionHead:
     title = beside.get("title")
     return SessionHead(
@@ -83,7 +110,7 @@ def _event(message: Any, default_time: float | None, naming: Naming) -> Event:
         raise BadRecordError("a message needs a role, such as user or assistant")
     name = message.get("name")
     content = {key: value for key, value in message.items() if key not in _BESIDE and value is not None}
-    text = _text(message.get("content"))
+    text = text_of(message.get("content"))
     if text:
         content["text"] = text
     if isinstance(message.get("content"), list):
@@ -102,7 +129,8 @@ def _silent_type(message: Mapping[str, Any]) -> str:
     return "tool_call" if message.keys() & {"tool_calls", "function_call"} else "attachment"
 
 
-def _text(content: Any) -> str:
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a text, or parts of which some have one."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

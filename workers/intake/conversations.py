@@ -8,8 +8,7 @@ from pathlib import Path
 
 from pulse.events import Event
 from workers.intake import reader
-from workers.intake.reader import FileFormat
-from workers.intake.records import FileFormatError, Item, Question, Rejected, SessionHead, Turn
+from workers.intake.records import FileFormatError, Given, Item, LeftOut, Question, Rejected, SessionHead, Turn
 
 #: Larger files are ingested as a stream.
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -29,12 +28,14 @@ class ConversationFile:
     """The content of a file.
 
     Attributes:
+        items_beside: memories of the file, and what is left out of it.
         queries: questions that its author added; may be empty.
     """
 
-    file_format: FileFormat
+    file_format: str
     sessions: tuple[SessionFile, ...]
     queries: tuple[str, ...] = ()
+    items_beside: tuple[Given | LeftOut, ...] = ()
 
     @property
     def event_count(self) -> int:
@@ -42,20 +43,26 @@ class ConversationFile:
         return sum(len(session.events) for session in self.sessions)
 
     def items(self) -> Iterator[Item]:
-        """Yield its sessions and turns again."""
+        """Yield everything again."""
+        yield from self.items_beside
         for session in self.sessions:
             yield SessionHead(session_id=session.session_id, user_id=session.user_id, line=1)
             for event in session.events:
                 yield Turn(session_id=session.session_id, event=event, line=1)
 
 
-def read(path: Path) -> ConversationFile:
-    """Read a file in any of the formats.
+def read(
+    path: Path, *, user: str | None = None, day_first: bool | None = None, file_format: str | None = None
+) -> ConversationFile:
+    """Read a file in any of the formats; the options are those of `reader.read`.
+
+    Args:
+        user: of all sessions, whatever the file says.
 
     Raises:
-        FileFormatError: it can't be read, is in an unknown format, or has a record that can't be read.
+        FileFormatError: it can't be read, is in an unknown format, has a record that can't be read, or no conversation.
     """
-    reading = reader.read(path)
+    reading = reader.read(path, day_first=day_first, file_format=file_format)
     if reading.source.size_bytes > FILE_BYTES_MAX:
         raise FileFormatError(
             f"{path} is over {FILE_BYTES_MAX >> 20} MB: use `hippocampus ingest`, which reads it as a stream."
@@ -63,6 +70,7 @@ def read(path: Path) -> ConversationFile:
     heads: dict[str, SessionHead] = {}
     events: dict[str, list[Event]] = {}
     queries = []
+    beside: list[Given | LeftOut] = []
     for item in reading.items:
         match item:
             case Rejected():
@@ -71,10 +79,16 @@ def read(path: Path) -> ConversationFile:
                 heads.setdefault(item.session_id, item)
             case Turn():
                 events.setdefault(item.session_id, []).append(item.event)
+            case Given() | LeftOut():
+                beside.append(item)
             case Question():
                 queries.append(item.text)
     sessions = tuple(
-        SessionFile(session_id=name, user_id=heads[name].user_id or reading.name, events=tuple(turns))
+        SessionFile(session_id=name, user_id=user or heads[name].user_id or reading.name, events=tuple(turns))
         for name, turns in events.items()
     )
-    return ConversationFile(file_format=reading.file_format, sessions=sessions, queries=tuple(queries))
+    if not sessions:
+        raise FileFormatError(f"{path} ({reading.file_format}) has no conversation: `hippocampus ingest` takes it.")
+    return ConversationFile(
+        file_format=reading.file_format, sessions=sessions, queries=tuple(queries), items_beside=tuple(beside)
+    )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-from workers.intake.records import BadRecordError, Rejected
+from workers.intake.records import BadRecordError, Item, Naming, Rejected
 from workers.intake.source import RECORD_BYTES_MAX, Content, CutOffError, Source, text_of
 
 _CHUNK_BYTES = 64 * 1024
@@ -30,6 +30,10 @@ class Record:
     line: int
     value: Any
     text: str = ""
+
+
+#: Reads a record of a format.
+Parse: TypeAlias = Callable[[Record, Naming], Iterator[Item]]
 
 
 def read_lines(source: Source) -> Iterator[Record | Rejected]:

@@ -11,8 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workers.intake import chats
-from workers.intake.documents import Record
-from workers.intake.records import BadRecordError, Item, Naming
+from workers.intake.documents import Parse, Record
+from workers.intake.records import BadRecordError, Item, LeftOut, Naming
+
+
+def parser_of(value: Any) -> Parse | None:
+    """Return the parser of a conversation."""
+    return conversation if isinstance(value, Mapping) and isinstance(value.get("mapping"), Mapping) else None
 
 
 def conversation(record: Record, naming: Naming) -> Iterator[Item]:
@@ -28,8 +33,18 @@ def conversation(record: Record, naming: Naming) -> Iterator[Item]:
         "created_at": whole.get("create_time"),
     }
     path = _path(whole["mapping"], whole.get("current_node"))
-    messages = ((record.line, message) for node in path if (message := _message(node)) is not None)
-    return chats.conversation(Record(record.line, beside), messages, naming)
+    messages = [(record.line, message) for node in path if (message := _message(node)) is not None]
+    if messages:
+        yield from chats.conversation(Record(record.line, beside), iter(messages), naming)
+    else:
+        yield LeftOut("conversations without a message")
+    hidden = sum(_is_message(node) for node in path) - len(messages)
+    other = sum(_is_message(node) for node in whole["mapping"].values()) - len(messages) - hidden
+    yield from (
+        LeftOut(reason, count)
+        for reason, count in (("messages that were not shown", hidden), ("messages of other branches", other))
+        if count
+    )
 
 
 def _path(nodes: Any, current: Any) -> list[Mapping[str, Any]]:
@@ -46,6 +61,10 @@ def _path(nodes: Any, current: Any) -> list[Mapping[str, Any]]:
         path.append(node)
         current = node.get("parent")
     return path[::-1]
+
+
+def _is_message(node: Mapping[str, Any]) -> bool:
+    return isinstance(node.get("message"), Mapping)
 
 
 def _message(node: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from typing import IO, Self
 from workers.intake.records import FileFormatError, Rejected
 from workers.intake.source import stem_of
 
-ENDINGS = (".json", ".jsonl", ".ndjson", ".txt", ".md", ".log")
+ENDINGS = (".json", ".jsonl", ".ndjson", ".txt", ".md", ".log", ".af")
 REJECTS_ENDING = ".rejects.jsonl"
 
 
@@ -45,6 +45,15 @@ def find(paths: Sequence[Path]) -> list[InputFile]:
             )
         found.update(dict.fromkeys(inside))
     return list(_named(list(found)))
+
+
+def count_others(paths: Sequence[Path]) -> int:
+    """Return how many files of the given folders `find` leaves out, apart from hidden ones and files of rejects."""
+    found = (each for path in paths if path.is_dir() for each in path.rglob("*") if each.is_file())
+    return sum(
+        not _is_input(each) and not each.name.startswith(".") and not each.name.endswith(REJECTS_ENDING)
+        for each in found
+    )
 
 
 def _is_input(path: Path) -> bool:

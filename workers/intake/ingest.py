@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from hippocampus.transfer.given_memories import GivenMemories
 from pulse.errors import EventConflictError, InvalidInputError, SessionExistsError
 from pulse.session_key import SessionKey
-from pulse.session_service import OpenSessionService
-from workers.intake.records import Item, Rejected, SessionHead, Turn
+from pulse.session_service import OpenSessionService, check_names
+from workers.intake.records import Given, Item, LeftOut, Rejected, SessionHead, Turn
 
 BATCH_EVENTS_MAX = 200
 BATCH_BYTES_MAX = 1 << 20
 #: Batches that are written at once.
 LANES = 8
+BATCH_MEMORIES_MAX = 100
 #: Sessions whose turns are held back until a batch is full.
 SESSIONS_OPEN_MAX = 64
 
@@ -32,7 +34,9 @@ class Ingested:
     Attributes:
         events_known: stored by an earlier run.
         jobs_enqueued: by finalising.
-        rejected: records and turns that could not be read, or were refused.
+        rejected: records, turns and memories that could not be read, or were refused.
+        memories: stored, or replaced by themselves.
+        left_out: parts of the file that are not imported, by what they are.
     """
 
     sessions: int = 0
@@ -40,6 +44,8 @@ class Ingested:
     events_known: int = 0
     jobs_enqueued: int = 0
     rejected: int = 0
+    memories: int = 0
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, other: Ingested) -> Ingested:
         """Return the sum."""
@@ -49,6 +55,8 @@ class Ingested:
             events_known=self.events_known + other.events_known,
             jobs_enqueued=self.jobs_enqueued + other.jobs_enqueued,
             rejected=self.rejected + other.rejected,
+            memories=self.memories + other.memories,
+            left_out=Counter(self.left_out) + Counter(other.left_out),
         )
 
 
@@ -69,7 +77,8 @@ class Ingest:
     """Stores one file.
 
     Args:
-        user_id: the user of sessions that have none in the file.
+        memories: stores the memories of a file.
+        user_id: the user of sessions and memories that have none in the file.
         is_user_fixed: it is the user of all sessions, whatever the file says.
         on_progress: called with the number of events of each batch that is stored.
         on_rejected: called with each record that could not be read, or was refused.
@@ -78,6 +87,7 @@ class Ingest:
     def __init__(
         self,
         service: OpenSessionService,
+        memories: GivenMemories,
         *,
         app_name: str,
         user_id: str,
@@ -87,6 +97,8 @@ class Ingest:
         on_rejected: Callable[[Rejected], None] | None = None,
     ) -> None:
         self._service = service
+        self._memories = memories
+        self._given: dict[str, list[Given]] = {}  # by user
         self._app_name = app_name
         self._user_id = user_id
         self._is_user_fixed = is_user_fixed
@@ -112,6 +124,8 @@ class Ingest:
         try:
             for item in items:
                 await self._take(item)
+            for user_id in list(self._given):
+                await self._give(user_id)
             for session_id in list(self._held):
                 await self._write(self._sessions[session_id])
             await self._settle()
@@ -127,13 +141,41 @@ class Ingest:
         match item:
             case Rejected():
                 self._reject(item)
+            case LeftOut():
+                self._leave_out(item)
+            case Given():
+                user_id = self._user_of(item)
+                self._given.setdefault(user_id, []).append(item)
+                if len(self._given[user_id]) == BATCH_MEMORIES_MAX:
+                    await self._give(user_id)
             case SessionHead():
                 if item.session_id not in self._sessions:
-                    user_id = self._user_id if self._is_user_fixed else item.user_id or self._user_id
-                    key = SessionKey(self._app_name, user_id, item.session_id)
+                    key = SessionKey(self._app_name, self._user_of(item), item.session_id)
                     self._sessions[item.session_id] = _Open(item, key)
             case Turn():
                 await self._hold(self._sessions[item.session_id], item)
+
+    def _user_of(self, item: SessionHead | Given) -> str:
+        return self._user_id if self._is_user_fixed else item.user_id or self._user_id
+
+    async def _give(self, user_id: str) -> None:
+        """Store the memories of a user that are held, one by one if they are refused together."""
+        given = self._given.pop(user_id, [])
+        try:
+            check_names(self._app_name, user_id, "any")
+            await self._memories.give(self._app_name, user_id, [each.memory for each in given])
+        except InvalidInputError as error:
+            for each in given:
+                if len(given) == 1:
+                    record = {"user_id": user_id, "name": each.memory.name, "content": each.memory.content}
+                    self._reject(Rejected(line=each.line, error=f"the memory is refused: {error}", record=record))
+                else:
+                    self._given[user_id] = [each]
+                    await self._give(user_id)
+            return
+        self._count(memories=len(given))
+        if self._on_progress is not None:
+            self._on_progress(len(given))
 
     async def _hold(self, session: _Open, turn: Turn) -> None:
         size_bytes = len(json.dumps(turn.event.content))
@@ -226,6 +268,10 @@ class Ingest:
                 jobs = await self._service.finalize_session(*session.key)
                 self._count(jobs_enqueued=len(jobs))
 
+    def _leave_out(self, item: LeftOut) -> None:
+        left_out = Counter(self.done.left_out) + Counter({item.reason: item.count})
+        self.done = replace(self.done, left_out=left_out)
+
     def _reject(self, rejected: Rejected) -> None:
         self._count(rejected=1)
         self._report(rejected)
@@ -240,6 +286,7 @@ class Ingest:
 
 async def ingest(
     service: OpenSessionService,
+    memories: GivenMemories,
     items: Iterable[Item],
     *,
     app_name: str,
@@ -249,5 +296,7 @@ async def ingest(
     on_progress: Callable[[int], None] | None = None,
 ) -> Ingested:
     """Append the sessions and turns of a file; see `Ingest`."""
-    one = Ingest(service, app_name=app_name, user_id=user_id, file_format=file_format, on_progress=on_progress)
+    one = Ingest(
+        service, memories, app_name=app_name, user_id=user_id, file_format=file_format, on_progress=on_progress
+    )
     return await one.run(items, finalize=finalize)

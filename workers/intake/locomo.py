@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pulse.events import Event
-from workers.intake.documents import Record
+from workers.intake.documents import Parse, Record
 from workers.intake.moments import moment
 from workers.intake.records import TURN_SECONDS, BadRecordError, Item, Naming, Question, Rejected, SessionHead
 
@@ -22,10 +22,10 @@ _SESSION = re.compile(r"session_(\d+)")
 _ASSISTANTS = frozenset({"assistant", "agent", "model", "ai", "bot", "助手", "助理"})
 
 
-def is_conversation(value: Any) -> bool:
-    """Whether a JSON value is in this format."""
+def parser_of(value: Any) -> Parse | None:
+    """Return the parser of a conversation."""
     talk = _talk(value) if isinstance(value, Mapping) else None
-    return isinstance(talk, Mapping) and bool(_names(talk))
+    return sessions if isinstance(talk, Mapping) and _names(talk) else None
 
 
 def is_assistant(speaker: str) -> bool:

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-from workers.intake import adk_sessions, chats, exported, langchain, locomo, transcript
+from workers.intake import formats
 from workers.intake.documents import SHOWN_CHARACTERS_MAX, Record, head_value, read_array, read_lines, read_object
 from workers.intake.records import BadRecordError, FileFormatError, Item, Naming, Rejected
 from workers.intake.source import Source, stem_of
 
-FileFormat: TypeAlias = Literal[
-    "LoCoMo JSON", "chat JSON", "exported conversations", "ADK sessions", "LangChain messages", "transcript"
-]
-Parse: TypeAlias = Callable[[Record, Naming], Iterator[Item]]
-
 FORMATS_KNOWN = (
-    "LoCoMo JSON, OpenAI-style chat JSON or JSONL, an exported conversations.json, ADK session JSON, LangChain"
-    " messages, or a transcript of lines such as 'Ann: Hello.'"
+    "chat JSON or JSONL, an export of ChatGPT, Claude, WhatsApp, mem0, Zep, Letta or OpenAI, rows of a LangGraph store,"
+    " ADK session JSON, LangChain messages, LoCoMo JSON, or a transcript of lines such as 'Ann: Hello.'"
 )
 #: In a document that is one object over the bound of a record.
 _JSON = re.compile(rb'\{|\[\s*(?:[\[\]{"tfn]|-?\d+\s*[,\]])')
-_STREAMED = frozenset({"messages", "events"})
+_STREAMED = frozenset({"messages", "events", "results", "edges"})
+#: An export in several files is of one user.
+_SHARD = re.compile(r"(conversations)-\d{3}")
+
+
+_NEITHER = "it is neither a chat nor a message: a chat has messages, a message has a role and a content"
+_TEXT_NAMES = frozenset(each.name for each in formats.TEXT_FORMATS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +39,21 @@ class Reading:
         source: its `read_bytes` is the progress.
     """
 
-    file_format: FileFormat
+    file_format: str
     name: str
     items: Iterator[Item]
     source: Source
 
 
-def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Reading:
+def read(
+    path: Path, *, name: str | None = None, day_first: bool | None = None, file_format: str | None = None
+) -> Reading:
     """Recognise a file's format and begin to read it.
 
     Args:
         name: of sessions and users that have none in the file; by default the file's own.
-        day_first: '5/8/2023' means 5 August, not May 8.
+        day_first: '5/8/2023' means 5 August; None: as the file's dates show, otherwise May 8.
+        file_format: one of `formats.NAMES`; None: by the content.
 
     Raises:
         FileFormatError: it can't be read, is empty, or is in an unknown format.
@@ -60,14 +64,14 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
     if not start:
         raise FileFormatError(f"{path}: the file is empty")
     naming = Naming(name or stem_of(path), day_first=day_first)
-    if not _JSON.match(start):
-        return _transcript(source, head, naming)
+    if file_format in _TEXT_NAMES or (file_format is None and not _JSON.match(start)):
+        return _text(source, head, naming, file_format)
     records = _records(source, start)
     try:
         first = next(records, None)
     except BadRecordError as error:
         raise FileFormatError(f"{path}: {error}") from error
-    found = None if first is None or isinstance(first, Rejected) else recognise(first.value)
+    found = None if first is None or isinstance(first, Rejected) else formats.recognise(first.value, file_format)
     if first is None:
         raise FileFormatError(f"{path}: the file is empty")
     second = next(records, None)
@@ -76,54 +80,24 @@ def read(path: Path, *, name: str | None = None, day_first: bool = False) -> Rea
     if found is None:
         if isinstance(first, Rejected) and second is None:
             raise FileFormatError(f"{path}, line {first.line}: {first.error}. A file is {FORMATS_KNOWN}.")
-        found = _first_known(second)
+        found = formats.recognise(second.value, file_format) if isinstance(second, Record) else None
+    if found is None and file_format is not None:
+        raise FileFormatError(f"{path} is not in the format {file_format}: leave --format out, or name another.")
     if found is None:
         raise FileFormatError(f"{path} is not in a known format: a file is {FORMATS_KNOWN}.")
-    return Reading(found[0], naming.stem, _items(rest, naming), source)
+    shard = _SHARD.fullmatch(naming.stem)
+    user = shard[1] if shard else naming.stem
+    return Reading(found[0], user, _items(rest, naming, file_format), source)
 
 
-def recognise(value: Any) -> tuple[FileFormat, Parse] | None:
-    """Return the format of a record and its parser; None if the format is unknown."""
-    if isinstance(value, list):
-        return _recognise_list(value)
-    if not isinstance(value, Mapping):
-        return None
-    if isinstance(value.get("mapping"), Mapping):
-        return "exported conversations", exported.conversation
-    if locomo.is_conversation(value):
-        return "LoCoMo JSON", locomo.sessions
-    if "events" in value and value.keys() & {"appName", "app_name", "userId", "user_id", "state", "id"}:
-        return "ADK sessions", adk_sessions.session
-    if "messages" in value:
-        messages = value["messages"]
-        is_dump = isinstance(messages, list) and bool(messages) and langchain.is_message(messages[0])
-        return "LangChain messages" if is_dump else "chat JSON", chats.chat
-    if langchain.is_message(value):
-        return "LangChain messages", chats.message
-    return ("chat JSON", chats.message) if "role" in value else None
-
-
-def _recognise_list(value: list[Any]) -> tuple[FileFormat, Parse] | None:
-    """Recognise an item that is a list of messages."""
-    known = recognise(value[0]) if value and isinstance(value[0], Mapping) else None
-    if known is None or known[1] is not chats.message:
-        return None
-    return known[0], lambda record, naming: chats.conversation(
-        record, ((record.line, message) for message in record.value), naming
-    )
-
-
-def _first_known(record: Record | Rejected | None) -> tuple[FileFormat, Parse] | None:
-    return recognise(record.value) if isinstance(record, Record) else None
-
-
-def _transcript(source: Source, head: bytes, naming: Naming) -> Reading:
+def _text(source: Source, head: bytes, naming: Naming, wanted: str | None) -> Reading:
     text = head.decode("utf-8-sig", errors="replace")
     if text.count("\ufffd") > len(text) // 20:
         raise FileFormatError(f"{source.path} is not valid UTF-8: convert it, as with `iconv -f LATIN1 -t UTF-8`.")
-    if not transcript.is_transcript(text):
-        raise FileFormatError(f"{source.path} is not in a known format: a file is {FORMATS_KNOWN}.")
-    return Reading("transcript", naming.stem, transcript.items(source, text, naming), source)
+    for each in formats.TEXT_FORMATS:
+        if each.name == wanted or (wanted is None and each.is_known(text)):
+            return Reading(each.title, naming.stem, each.items(source, text, naming), source)
+    raise FileFormatError(f"{source.path} is not in a known format: a file is {FORMATS_KNOWN}.")
 
 
 def _records(source: Source, start: bytes) -> Iterator[Record | Rejected]:
@@ -134,16 +108,16 @@ def _records(source: Source, start: bytes) -> Iterator[Record | Rejected]:
     return read_array(source) if start[:1] == b"[" else read_object(source, streamed=_STREAMED)
 
 
-def _items(records: Iterator[Record | Rejected], naming: Naming) -> Iterator[Item]:
+def _items(records: Iterator[Record | Rejected], naming: Naming, wanted: str | None) -> Iterator[Item]:
     for record in records:
         if isinstance(record, Rejected):
             yield record
             continue
-        known = recognise(record.value)
+        known = formats.recognise(record.value, wanted)
         if known is None:
             yield Rejected(
                 line=record.line,
-                error="it is neither a chat nor a message: a chat has messages, a message has a role and a content",
+                error=_NEITHER if wanted is None else f"it is not in the format {wanted}",
                 record=record.value,
             )
             continue

@@ -6,10 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from hippocampus.transfer.given_memories import GivenMemory
 from pulse.errors import InvalidInputError
 from pulse.events import Event
+from workers.intake.moments import moment
 
 #: Where a file dates conversations but not turns, each turn follows the one before by this much.
 TURN_SECONDS = 30
@@ -72,7 +75,28 @@ class Question:
     text: str
 
 
-Item: TypeAlias = SessionHead | Turn | Rejected | Question
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A memory that another program has extracted.
+
+    Attributes:
+        user_id: from the file; None if it has none.
+    """
+
+    memory: GivenMemory
+    user_id: str | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Parts of a file that are not imported, and not wrong: `reason` says what they are, in the plural."""
+
+    reason: str
+    count: int = 1
+
+
+Item: TypeAlias = SessionHead | Turn | Rejected | Question | Given | LeftOut
 
 
 @dataclass(slots=True)
@@ -82,11 +106,12 @@ class Naming:
     Attributes:
         stem: of sessions and users that have no name in the file.
         is_single: the file has one conversation, which is named by the stem.
+        day_first: '5/8/2023' means 5 August; None: not known.
     """
 
     stem: str
     is_single: bool = True
-    day_first: bool = False
+    day_first: bool | None = None
     _conversations: int = 0
     _positions: dict[str, int] = field(default_factory=dict)
 
@@ -106,6 +131,38 @@ class Naming:
             digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
             event = replace(event, id=digest[:32])
         return Turn(session_id=session_id, event=event, line=line)
+
+
+def given(
+    record_line: int,
+    content: Any,
+    *,
+    name: str,
+    occurred_at: Any = None,
+    user_id: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Given:
+    """Return a memory of a file; members of `metadata` that are empty are left out.
+
+    Args:
+        name: importing the file again replaces the memory of this name.
+        occurred_at: as `moments.moment` takes it; None: the time of the import.
+
+    Raises:
+        BadRecordError: the content is not a text, or the time is not a time.
+    """
+    if not isinstance(content, str):
+        raise BadRecordError(f"the text of a memory must be a string, not {type(content).__name__}")
+    try:
+        memory = GivenMemory(
+            content=content,
+            name=name,
+            occurred_at=None if occurred_at is None else datetime.fromtimestamp(moment(occurred_at), UTC),
+            metadata={key: value for key, value in (metadata or {}).items() if value not in (None, "", [], {})},
+        )
+    except ValueError as error:
+        raise BadRecordError(str(error)) from None
+    return Given(memory=memory, user_id=None if user_id in (None, "") else str(user_id), line=record_line)
 
 
 def author_of(role: str) -> str:

@@ -15,6 +15,7 @@ from workers.intake.records import BadRecordError, FileFormatError
 #: A larger record (a line, an item of an array) is not loaded into memory.
 RECORD_BYTES_MAX = 8 * 1024 * 1024
 HEAD_BYTES = 64 * 1024
+_ZIP = b"PK\x03\x04"
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _OTHER_MARKS = {b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
@@ -55,6 +56,8 @@ class Source:
         if start[:2] in _OTHER_MARKS:
             name = _OTHER_MARKS[start[:2]]
             raise FileFormatError(f"{self.path} is {name}: convert it to UTF-8, as with `iconv -f {name} -t UTF-8`.")
+        if start.startswith(_ZIP):
+            raise FileFormatError(f"{self.path} is a zip file: unpack it, and name what is inside.")
         if b"\0" in start:
             raise FileFormatError(f"{self.path} is not text (byte {start.index(0)} is NUL).")
         return start
@@ -132,6 +135,11 @@ def text_of(line: bytes) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadRecordError(f"the line is not valid UTF-8 (at its byte {error.start + 1})") from error
+
+
+def shown(raw: bytes | BadRecordError) -> str | None:
+    """Return the beginning of a line for a report."""
+    return None if isinstance(raw, BadRecordError) else raw[:2_000].decode(errors="replace").rstrip()
 
 
 def stem_of(path: Path) -> str:

@@ -10,15 +10,16 @@ words.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pulse.events import Event
 from workers.intake import locomo
-from workers.intake.moments import moment
+from workers.intake.moments import is_day_first, moment
 from workers.intake.records import BadRecordError, Item, Naming, Rejected, SessionHead
-from workers.intake.source import RECORD_BYTES_MAX, CutOffError, Source, text_of
+from workers.intake.source import RECORD_BYTES_MAX, CutOffError, Source, shown, text_of
 
 _NAME = r"(?P<name>[^\W\d_][^:：\n]{0,59}?)\s*(?::\s|：\s*|:$)"
 _BARE_TIME = (
@@ -53,6 +54,8 @@ def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
     """Read a transcript as one session, named by the file."""
     session_id = naming.session(None)
     is_timed = _is_timed(head)
+    if is_timed and naming.day_first is None:
+        naming.day_first = _day_first(source)
     yield SessionHead(session_id=session_id, user_id=None, line=1)
     turn: _Turn | None = None
     number = 0
@@ -62,7 +65,7 @@ def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
                 try:
                     begun = _take(turn, number, _decoded(raw), is_timed=is_timed)
                 except BadRecordError as error:
-                    yield Rejected(line=number, error=str(error), record=_shown(raw))
+                    yield Rejected(line=number, error=str(error), record=shown(raw))
                     continue
                 if turn is not None and begun is not turn:
                     yield _finished(turn, session_id, naming)
@@ -71,6 +74,14 @@ def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
             yield Rejected(line=number + 1, error=str(error))
     if turn is not None:
         yield _finished(turn, session_id, naming)
+
+
+def _day_first(source: Source) -> bool | None:
+    with source.open() as content, contextlib.suppress(CutOffError):
+        lines = (raw.decode(errors="replace") for _, raw in content.lines() if isinstance(raw, bytes))
+        found = (_TIMED.match(line) for line in lines)
+        return is_day_first((each["bracketed"] or each["bare"]) for each in found if each is not None)
+    return None
 
 
 def _take(turn: _Turn | None, number: int, line: str, *, is_timed: bool) -> _Turn:
@@ -128,7 +139,3 @@ def _decoded(raw: bytes | BadRecordError) -> str:
     if isinstance(raw, BadRecordError):
         raise raw
     return text_of(raw).rstrip("\r\n")
-
-
-def _shown(raw: bytes | BadRecordError) -> str | None:
-    return None if isinstance(raw, BadRecordError) else raw[:2_000].decode(errors="replace").rstrip()

@@ -86,6 +86,13 @@ async def export_sessions(
     return Exported(sessions=sessions, events=events)
 
 
+def is_export(source: Source) -> bool:
+    """Return whether a file begins as an export of any version."""
+    first = next(read_lines(source), None)
+    value = first.value if isinstance(first, Record) else None
+    return isinstance(value, dict) and value.get("kind") == "header"
+
+
 async def import_sessions(
     pool: Pool, source: Source, *, consolidate: bool = False, on_progress: Callable[[int], object] | None = None
 ) -> Imported:

@@ -16,7 +16,7 @@ from hippocampus.transfer.given_memories import GivenMemory
 from workers.cli import output
 from workers.cli.moments import MOMENT
 from workers.cli.options import json_option
-from workers.cli.owners import Whose, owner_options
+from workers.cli.owners import Whose, new_owner_options, owner_options
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -30,7 +30,7 @@ _by_option = click.option("--by", help="Who writes it; kept with it.")
 @click.option("--name", help="Writing the same name again replaces the memory.")
 @click.option("--importance", type=click.Choice(get_args(Importance)), default="high", show_default=True)
 @_by_option
-@owner_options
+@new_owner_options
 @json_option
 def remember_memory(
     text: str, name: str | None, importance: Importance, by: str | None, whose: Whose, as_json: bool
@@ -47,7 +47,7 @@ def remember_memory(
 @click.option("--since", type=MOMENT, help="Since when it is true, such as 2024-05-01; from now on by default.")
 @click.option("--json-value", is_flag=True, help='VALUE is JSON, such as \'["nuts", "pollen"]\'.')
 @_by_option
-@owner_options
+@new_owner_options
 @json_option
 def remember_fact(
     key: str,

@@ -13,9 +13,11 @@ from rich.console import Console
 from rich.text import Text
 
 from hippocampus.errors import HippocampusError
+from hippocampus.transfer.given_memories import GivenMemories
 from pulse.session_service import OpenSessionService
 from workers import settings
 from workers.cli import databases, demo_report, interrupts, output, progress, rows, running
+from workers.cli.commands.ingest import HowToRead, reading_options
 from workers.cli.demo_report import Worked
 from workers.cli.page import Page
 from workers.cli.rows import JobCounts, Owner
@@ -44,7 +46,8 @@ class DemoFailedError(HippocampusError):
 
 @click.command(epilog="Examples:  hippocampus demo;  hippocampus demo my-chats.jsonl")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-def command(file: Path | None) -> None:
+@reading_options
+def command(file: Path | None, how: HowToRead) -> None:
     """Show the whole path: append a conversation, consolidate it, search what is remembered.
 
     Starts an embedded PostgreSQL (unless DATABASE_URL is set) and every role as a process, on free ports, and stops
@@ -53,7 +56,7 @@ def command(file: Path | None) -> None:
     """
     config = settings.load()
     path = file or samples.sample_path()
-    read = conversations.read(path)
+    read = conversations.read(path, user=how.user, day_first=how.day_first, file_format=how.file_format)
     page = Page(output.console())
     demo_report.write_intro(page, config, path, read)
     asked = interrupts.Interrupts()
@@ -101,7 +104,9 @@ async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:
         events, jobs = bars.add_task("events", total=read.event_count), bars.add_task("jobs", total=None)
         watch = asyncio.create_task(_watch(pool, since, bars, jobs))
         try:
-            done, append_seconds = await _append(service, read, lambda steps: bars.advance(events, steps), started)
+            done, append_seconds = await _append(
+                service, GivenMemories(pool), read, lambda steps: bars.advance(events, steps), started
+            )
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
             counts = await _wait(pool, since, bars, jobs)
@@ -119,15 +124,20 @@ async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:
 
 
 async def _append(
-    service: OpenSessionService, read: ConversationFile, advance: progress.Advance, started: float
+    service: OpenSessionService,
+    memories: GivenMemories,
+    read: ConversationFile,
+    advance: progress.Advance,
+    started: float,
 ) -> tuple[Ingested, float]:
     done = Ingested()
     # One session at a time, so that the first is consolidated while the others are appended.
-    for session in read.sessions:
-        one = replace(read, sessions=(session,))
+    for number, session in enumerate(read.sessions):
+        one = replace(read, sessions=(session,), items_beside=() if number else read.items_beside)
         done = done.plus(
             await ingest(
                 service,
+                memories,
                 one.items(),
                 app_name=APP,
                 user_id=session.user_id,

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hippocampus.transfer.given_memories import GivenMemories
 from pulse.session_service import OpenSessionService, check_names
 from workers.cli import databases, exit_codes, output, progress, rows
-from workers.cli.options import json_option
+from workers.cli.options import bundled, json_option
 from workers.failures import DATABASE_FAULTS
-from workers.intake import files, reader
+from workers.intake import files, formats, reader
 from workers.intake.files import InputFile, Rejects
 from workers.intake.ingest import Ingest, Ingested
-from workers.intake.records import FileFormatError, Rejected, SessionHead, Turn
+from workers.intake.records import FileFormatError, Given, LeftOut, Rejected, SessionHead, Turn
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -26,6 +27,34 @@ if TYPE_CHECKING:
 
 #: How many rejected records are shown; the file has all of them.
 REJECTS_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class HowToRead:
+    """The options that say how files are read."""
+
+    user: str | None
+    day_first: bool | None
+    file_format: str | None
+
+
+#: Adds the options to a command, which receives `how`.
+reading_options = bundled(
+    "how",
+    HowToRead,
+    click.option("--user", help="The user that they belong to; by default the file names it, or is its name."),
+    click.option(
+        "--day-first/--month-first",
+        default=None,
+        help="Read 5/8/2023 as 5 August, or as May 8; by default as the file's other dates show.",
+    ),
+    click.option(
+        "--format",
+        "file_format",
+        type=click.Choice(formats.NAMES),
+        help="The files' format; found by default.",
+    ),
+)
 
 
 @dataclass(slots=True)
@@ -50,9 +79,8 @@ class _Request:
 
     inputs: list[InputFile]
     app: str
-    user: str | None
+    how: HowToRead
     finalize: bool
-    day_first: bool
     quiet: bool
 
 
@@ -62,9 +90,8 @@ class _Request:
 )
 @click.argument("paths", metavar="FILE…", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--app", default="default", show_default=True, help="The app that the sessions belong to.")
-@click.option("--user", help="The user that they belong to; by default the file names it, or is its name.")
+@reading_options
 @click.option("--finalize", is_flag=True, help="End each session, so that it is consolidated at once.")
-@click.option("--day-first", is_flag=True, help="Read 5/8/2023 as 5 August, not as May 8.")
 @click.option("--dry-run", is_flag=True, help="Read everything and show what would be stored; no database is used.")
 @click.option(
     "--rejects",
@@ -78,26 +105,28 @@ def command(
     context: click.Context,
     paths: tuple[Path, ...],
     app: str,
-    user: str | None,
+    how: HowToRead,
     finalize: bool,
-    day_first: bool,
     dry_run: bool,
     rejects_path: Path | None,
     as_json: bool,
 ) -> None:
     """Append the conversations of files, or of the files in folders, to sessions.
 
-    It reads LoCoMo JSON, OpenAI-style chat JSON and JSONL, an exported conversations.json, ADK session JSON, LangChain
-    messages, and transcripts of lines such as 'Ann: Hello.', also compressed with gzip. Events keep their own times.
-    Running the command again appends nothing twice, and completes an interrupted run.
+    It reads chat JSON and JSONL, exports of ChatGPT, Claude, WhatsApp, mem0, Zep, Letta and OpenAI, rows of a LangGraph
+    store, ADK sessions, LangChain messages, LoCoMo JSON, and transcripts of lines such as 'Ann: Hello.', also
+    compressed with gzip. Memories of other programs become memories. Events keep their own times. Running the command
+    again stores nothing twice, and completes an interrupted run.
     """
     if rejects_path is not None and not rejects_path.parent.is_dir():
         raise click.BadParameter(f"there is no folder {rejects_path.parent}.", param_hint="--rejects")
     # Once here, instead of for each record.
-    check_names(app, user or "anybody", "any")
-    request = _Request(files.find(paths), app, user, finalize, day_first, as_json)
+    check_names(app, how.user or "anybody", "any")
+    request = _Request(files.find(paths), app, how, finalize, as_json)
     first = request.inputs[0].name.replace("/", "-")
     report = _Report()
+    if others := files.count_others(paths):
+        report.done = Ingested(left_out={"files with other endings": others})
     with Rejects(rejects_path or Path(f"{first}{files.REJECTS_ENDING}")) as rejects:
         if dry_run:
             _read_only(request, report, rejects)
@@ -116,9 +145,10 @@ def _ingest(request: _Request, report: _Report, rejects: Rejects) -> None:
             for each, reading, bar in _readings(request, report):
                 one = Ingest(
                     service,
+                    GivenMemories(pool),
                     app_name=request.app,
-                    user_id=request.user or each.name,
-                    is_user_fixed=request.user is not None,
+                    user_id=request.how.user or reading.name,
+                    is_user_fixed=request.how.user is not None,
                     file_format=reading.file_format,
                     on_progress=bar,
                     on_rejected=functools.partial(_reject, rejects, report, each.path),
@@ -144,7 +174,8 @@ def _ingest(request: _Request, report: _Report, rejects: Rejects) -> None:
 def _read_only(request: _Request, report: _Report, rejects: Rejects) -> None:
     for each, reading, bar in _readings(request, report):
         sessions: set[str] = set()
-        events = rejected = 0
+        events = rejected = memories = 0
+        left_out: Counter[str] = Counter()
         for item in reading.items:
             match item:
                 case SessionHead():
@@ -152,17 +183,25 @@ def _read_only(request: _Request, report: _Report, rejects: Rejects) -> None:
                 case Turn():
                     events += 1
                     bar(1)
+                case Given():
+                    memories += 1
+                case LeftOut(reason, count):
+                    left_out[reason] += count
                 case Rejected():
                     rejected += 1
                     _reject(rejects, report, each.path, item)
-        report.done = report.done.plus(Ingested(sessions=len(sessions), events_new=events, rejected=rejected))
+        counted = Ingested(
+            sessions=len(sessions), events_new=events, rejected=rejected, memories=memories, left_out=left_out
+        )
+        report.done = report.done.plus(counted)
 
 
 def _readings(request: _Request, report: _Report) -> Iterator[tuple[InputFile, reader.Reading, Callable[[int], None]]]:
     """Open each file that can be read, show its format, and a progress bar."""
     for each in request.inputs:
         try:
-            reading = reader.read(each.path, name=each.name, day_first=request.day_first)
+            how = request.how
+            reading = reader.read(each.path, name=each.name, day_first=how.day_first, file_format=how.file_format)
         except FileFormatError as error:
             if len(request.inputs) == 1:
                 raise
@@ -189,11 +228,17 @@ def _write(report: _Report, request: _Request, *, is_dry_run: bool) -> None:
         facts = {"app": request.app, "formats": dict(report.formats), "dry_run": is_dry_run, "unread": report.unread}
         output.write_json({**facts, "rejects_file": report.rejects_file, **output.plain(done)})
         return
+    beside = f" and {done.memories} memories" if done.memories else ""
     if is_dry_run:
-        click.echo(f"{done.events_new} events of {done.sessions} sessions would be stored.")
+        click.echo(f"{done.events_new} events of {done.sessions} sessions{beside} would be stored.")
     else:
         known = f" {done.events_known} were there already." if done.events_known else ""
-        click.echo(f"Appended {done.events_new} events to {done.sessions} sessions.{known}")
+        if done.sessions or not done.memories:
+            click.echo(f"Appended {done.events_new} events to {done.sessions} sessions.{known}")
+        if done.memories:
+            click.echo(f"Stored {done.memories} memories.")
+    for reason, count in done.left_out.items():
+        click.echo(f"Left out: {count} {reason}.")
     if done.rejected:
         click.echo(
             f"Rejected {done.rejected} records: they are in {report.rejects_file}, each with its reason.", err=True

@@ -1,0 +1,110 @@
+"""The stumbles of a new user: Ctrl-C at once, a mistyped app, data below another folder."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support import cli_process
+from tests.support.cli_commands import Run
+from workers import migrate
+from workers.cli import databases, main
+from workers.settings import Settings
+
+#: Sends Ctrl-C when a module is imported: in the middle of what imports it.
+INTERRUPT = """
+import builtins, os, signal
+imported = builtins.__import__
+def with_interrupt(name, globals=None, locals=None, fromlist=(), level=0):
+    importer = (globals or {}).get("__name__", "")
+    if name == os.environ["INTERRUPTED_AT"] and importer.startswith(("workers", "pulse")):
+        os.kill(os.getpid(), signal.SIGINT)
+    return imported(name, globals, locals, fromlist, level)
+builtins.__import__ = with_interrupt
+"""
+
+
+@pytest.mark.parametrize("module", ["workers.cli.exit_codes", "click", "workers.settings", "asyncpg"])
+def test_ctrl_c_while_the_program_is_imported_ends_it_quietly(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPT)
+    settings = cli_process.environment(tmp_path / "home", INTERRUPTED_AT=module)
+    done = subprocess.run(
+        cli_process.command("status"),
+        env={**settings, "PYTHONPATH": f"{tmp_path}:{settings['PYTHONPATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "hippocampus: interrupted\n")
+
+
+def test_an_error_that_was_an_interrupt_is_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a class whose creation was interrupted: RuntimeError, with the interrupt as its cause."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()
+
+    monkeypatch.setattr(main.root, "main", fail)
+    assert run("status") == (130, "", "hippocampus: interrupted\n")
+
+
+def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -> None:
+    for words in (("users",), ("sessions",), ("memories",), ("facts",), ("jobs",), ("search", "tea"), ("export",)):
+        user = () if words[0] in ("users", "jobs", "export") else ("--user", "ada")
+        code, out, err = cli(*words, *user, "--app", "defalt")
+        assert (code, out) == (1, ""), words
+        assert "There is no app 'defalt': there is default." in err
+        assert cli(*words, *user, "--app", "default")[0] == 0, words
+    # What is written for the first time needs no app before.
+    assert cli("memory", "remember", "She rows.", "--app", "new", "--user", "eve")[0] == 0
+    assert [row["user"] for row in json.loads(cli("users", "--app", "new", "--json")[1])] == ["eve"]
+    assert cli("memories", "--app", "new")[0] == 0
+
+
+def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkout's own folder is found where the Makefile puts it, and only if it is another one."""
+    checkout = tmp_path / "checkout"
+    (checkout / "workers").mkdir(parents=True)
+    (checkout / "Makefile").touch()
+    monkeypatch.setattr(migrate, "__file__", str(checkout / "workers" / "migrate.py"))
+    home = checkout / ".home"
+    config = Settings(home=tmp_path / "other")
+
+    def refused() -> str:
+        with pytest.raises(ValueError, match="There is no data") as caught, databases.opened(config):
+            pass
+        return str(caught.value)
+
+    assert "set HIPPOCAMPUS_HOME to where it is" in refused()
+    databases.EmbeddedServer(home).data.mkdir(parents=True)
+    assert f"`export HIPPOCAMPUS_HOME={home}`" in refused()
+
+
+def test_another_programs_file_is_imported_with_a_count(
+    run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`import` takes what `ingest` takes; both say what came, and what was left out and why."""
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    monkeypatch.chdir(tmp_path)
+    chat = tmp_path / "chat.txt"
+    chat.write_text("5/8/24, 12:56 - Messages are encrypted.\n5/8/24, 12:57 - Ann: Hi\n")
+    code, _, err = run("import", str(chat), "--app", "phone")
+    assert (code, "--day-first or --month-first" in err) == (1, True)
+    code, out, err = run("import", str(chat), "--app", "phone", "--month-first", "--user", "ann")
+    assert code == 0, err
+    assert "Appended 1 events to 1 sessions." in out
+    assert "Left out: 1 lines of WhatsApp itself." in out
+    memories = tmp_path / "memories.json"
+    results = [{"id": "1", "memory": "Rows", "user_id": "eve"}, {"id": "2", "memory": ""}]
+    memories.write_text(json.dumps({"results": results}))
+    code, out, err = run("ingest", str(memories), "--app", "phone", "--format", "mem0")
+    assert (code, "Stored 1 memories." in out, "memory 2: " in err) == (1, True, True)
+    shown = json.loads(run("users", "--app", "phone", "--json")[1])
+    assert [(row["user"], row["sessions"], row["memories"]) for row in shown] == [("ann", 1, 0), ("eve", 0, 1)]
+    assert run("memories", "--user", "eve")[0] == 0
+    assert "There is no app" in run("users", "--app", "fone")[2]

@@ -1,0 +1,275 @@
+"""Files of other programs, in the shapes in which they write them: what comes in, what is left out and why."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from hippocampus.transfer.given_memories import GivenMemories
+from pulse.session_service import OpenSessionService
+from workers.intake import conversations, formats, reader
+from workers.intake.ingest import Ingest, Ingested
+from workers.intake.records import FileFormatError, Given, LeftOut, Rejected, Turn
+
+MAY_8 = 1715173000.0  # 2024-05-08T12:56:40Z
+AT = "2024-05-08T12:56:40Z"
+
+CLAUDE = [
+    {"uuid": "c1", "name": "A cat", "created_at": AT, "account": {"uuid": "a"}, "chat_messages": [
+        {"uuid": "m1", "sender": "human", "text": "My cat is Miso.", "created_at": AT,
+         "content": [{"type": "text", "text": "My cat is Miso."}],
+         "attachments": [{"file_name": "vet.txt", "file_size": 9, "extracted_content": "Miso, 4 kg"},
+                         {"file_name": "scan.pdf", "extracted_content": ""}],
+         "files": [{"file_name": "miso.png"}]},
+        {"uuid": "m2", "sender": "assistant", "text": "", "created_at": AT, "attachments": [], "files": [],
+         "content": [{"type": "thinking", "thinking": "A cat."}, {"type": "text", "text": "A lovely name."}]},
+        {"uuid": "m3", "sender": "human", "text": "", "content": [], "created_at": AT},
+        {"uuid": "m4", "sender": "human", "text": "Bye.", "content": [], "created_at": AT}]},
+    {"uuid": "c2", "name": "", "created_at": AT, "chat_messages": []},
+]  # fmt: skip
+MEM0 = {
+    "results": [
+        {"id": "1", "memory": "Lives in Oslo", "hash": "x", "created_at": "2024-05-01T00:00:00-07:00", "updated_at": AT,
+         "user_id": "ann", "metadata": {"category": "home"}},
+        {"id": "2", "memory": "Likes rowing", "created_at": AT, "updated_at": None, "user_id": "ben"},
+        {"id": "3", "memory": "Has a voucher", "created_at": AT, "user_id": "ann", "expiration_date": "2024-06-01"},
+        {"id": "4", "memory": None, "created_at": AT, "user_id": "ann"},
+    ],
+    "relations": [{"source": "ann", "relationship": "lives_in", "target": "oslo"}],
+}  # fmt: skip
+ZEP_THREAD = {"messages": [
+    {"uuid": "z1", "role": "user", "name": "Ann", "content": "I moved.", "created_at": AT, "processed": True},
+    {"uuid": "z2", "role": "assistant", "name": None, "content": "Where to?", "created_at": AT,
+     "reference_time": "2024-05-08T12:57:40Z"},
+    {"uuid": "z3", "role_type": "user", "role": "Ann", "content": "To Oslo.", "created_at": AT},
+], "row_count": 3, "total_count": 3}  # fmt: skip
+ZEP_GRAPH = {
+    "edges": [
+        {"uuid": "e1", "fact": "Ann lives in Turin", "name": "LIVES_IN", "source_node_name": "Ann",
+         "target_node_name": "Turin", "created_at": AT, "valid_at": "2020-01-01T00:00:00Z", "invalid_at": AT,
+         "expired_at": AT, "episodes": ["p1"]},
+        {"uuid": "e2", "fact": "Ann lives in Oslo", "name": "LIVES_IN", "created_at": AT, "valid_at": AT}],
+    "nodes": [{"uuid": "n1", "name": "Ann", "labels": ["Person"], "summary": "A rower.", "created_at": AT},
+              {"uuid": "n2", "name": "Oslo", "summary": "", "created_at": AT}],
+    "episodes": [{"uuid": "p1", "content": "I moved."}],
+}  # fmt: skip
+LETTA = {
+    "agents": [{"id": "agent-0", "name": "helper", "block_ids": ["block-0"], "messages": [
+        {"id": "message-0", "role": "system", "content": [{"type": "text", "text": "Be kind."}], "created_at": AT},
+        {"id": "message-1", "role": "user", "created_at": AT, "content": [{"type": "text", "text": json.dumps(
+            {"type": "user_message", "message": "I row.", "time": "noon"})}]},
+        {"id": "message-2", "role": "assistant", "created_at": AT, "content": [{"type": "text", "text": "A rower!"}],
+         "tool_calls": [{"id": "t", "type": "function", "function": {
+             "name": "send_message", "arguments": "{\"message\": \"Where?\"}"}}]},
+        {"id": "message-3", "role": "tool", "created_at": AT, "content": [{"type": "text", "text": json.dumps(
+            {"status": "OK", "message": "None", "time": "noon"})}]},
+        {"id": "message-4", "role": "user", "created_at": AT, "content": [{"type": "text", "text": "In Oslo."}]}]}],
+    "blocks": [{"id": "block-0", "label": "human", "value": "Ann, from Turin", "limit": 5000},
+               {"id": "block-1", "label": "persona", "value": ""}],
+    "tools": [{"id": "tool-0"}], "sources": [], "files": [], "groups": [], "mcp_servers": [],
+}  # fmt: skip
+STORE = [
+    {"prefix": "memories.ann", "key": "k1", "value": {"text": "Lives in Oslo"}, "created_at": AT, "updated_at": AT,
+     "expires_at": None, "ttl_minutes": None},
+    {"prefix": "memories.ann", "key": "k2", "value": {"kind": "Memory", "content": {"content": "Rows"}},
+     "created_at": "2024-05-08T12:56:40+00:00", "updated_at": AT, "expires_at": None, "ttl_minutes": None},
+    {"prefix": "prefs", "key": "k3", "value": {"tea": "green", "sugar": 0}, "created_at": AT, "updated_at": AT},
+    {"prefix": "prefs", "key": "k4", "value": {"text": "old"}, "created_at": AT, "updated_at": AT, "expires_at": AT},
+]  # fmt: skip
+THREAD = {"object": "list", "first_id": "m2", "last_id": "m1", "has_more": True, "data": [
+    {"id": "m2", "object": "thread.message", "thread_id": "thread_1", "role": "assistant", "created_at": MAY_8 + 5,
+     "content": [{"type": "text", "text": {"value": "Hello", "annotations": []}}]},
+    {"id": "m1", "object": "thread.message", "thread_id": "thread_1", "role": "user", "created_at": MAY_8,
+     "content": [{"type": "text", "text": {"value": "Hi", "annotations": []}}]}]}  # fmt: skip
+ITEMS = {"object": "list", "has_more": False, "data": [
+    {"id": "msg_2", "type": "message", "status": "completed", "role": "assistant",
+     "content": [{"type": "output_text", "text": "18 degrees", "annotations": []}]},
+    {"id": "fo_1", "type": "function_call_output", "call_id": "c", "output": "18"},
+    {"id": "fc_1", "type": "function_call", "call_id": "c", "name": "weather", "arguments": "{}"},
+    {"id": "rs_1", "type": "reasoning", "summary": []},
+    {"id": "msg_1", "type": "message", "role": "user",
+
+     "content": [{"type": "input_text", "text": "Warm?"}]}]}  # fmt: skip
+
+IOS = (
+    "\ufeff[08/05/2024, 12:56:40] Rowers: \u200eMessages and calls are end-to-end encrypted.\r\n"
+    "\u200e[08/05/2024, 12:56:41] Ann: \u200eimage omitted\r\n"
+    "[08/05/2024, 12:57:00] ~\u202fBen M\u00fcller: Yes:\r\nat ten \u200e<This message was edited>\r\n"
+    "[13/05/2024, 12:57:00] +47 170 12 34: \u200ePOLL:\r\nRow?\r\n"
+    "[13/05/2024, 12:58:00] Ann: \u200eThis message was deleted.\r\n"
+)
+ANDROID = (
+    "5/8/24, 12:56\u202fPM - Messages and calls are end-to-end encrypted. No one can read them.\n"
+    '5/8/24, 12:56\u202fPM - Ben created group "Trip: Oslo"\n'
+    "5/8/24, 12:57\u202fPM - Ann Bee: <Media omitted>\n"
+    "5/8/24, 12:58\u202fPM - Ann Bee: IMG-1.jpg (file attached)\nThe boat\n"
+    "5/13/24, 12:58\u202fPM - Ben: I omitted <b> it\n\nsecond paragraph\n"
+)
+
+
+def write(folder: Path, content: Any, name: str) -> Path:
+    path = folder / name
+    lines = name.endswith(".jsonl")
+    text = (
+        content if isinstance(content, str) else "\n".join(map(json.dumps, content)) if lines else json.dumps(content)
+    )
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def left_out(items: list[Any]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for item in items:
+        if isinstance(item, LeftOut):
+            counts[item.reason] += item.count
+    return dict(counts)
+
+
+#: file, content, title, turns (session, author, text), memories (user, text), left out, rejected
+CASES: list[tuple[str, Any, str, list[tuple[str, str, str]], list[tuple[str | None, str]], list[int], list[str]]] = [
+    ("conversations.json", CLAUDE, "Claude conversations",
+     [("c1", "user", "My cat is Miso."), ("c1", "user", "[attachment: vet.txt]\nMiso, 4 kg"),
+      ("c1", "model", "A lovely name."), ("c1", "user", "Bye.")], [], [1, 1, 1, 1, 1], []),
+    ("memories.json", MEM0, "mem0 memories", [], [("ann", "Lives in Oslo"), ("ben", "Likes rowing")], [1, 1],
+     ["memory 4: the text of a memory must be a string, not NoneType"]),
+    ("memories.jsonl", MEM0["results"][:2], "mem0 memories", [],
+     [("ann", "Lives in Oslo"), ("ben", "Likes rowing")], [], []),
+    ("thread.json", ZEP_THREAD, "Zep messages or graph",
+     [("thread", "Ann", "I moved."), ("thread", "model", "Where to?"), ("thread", "Ann", "To Oslo.")], [], [], []),
+    ("graph.json", ZEP_GRAPH, "Zep messages or graph", [],
+     [(None, f"Ann lives in Turin (no longer true: it held from 2020-01-01T00:00:00Z until {AT})"),
+      (None, "Ann lives in Oslo"), (None, "Ann: A rower.")], [1, 1], []),
+    ("helper.af", LETTA, "Letta agent file",
+     [("helper", "system", ""), ("helper", "user", "I row."), ("helper", "model", "Where?"),
+      ("helper", "user", "In Oslo.")], [(None, "human: Ann, from Turin")], [1, 1, 1], []),
+    ("store.jsonl", STORE, "LangGraph store", [],
+     [(None, "Lives in Oslo"), (None, "Rows"), (None, '{"tea": "green", "sugar": 0}')], [1], []),
+    ("thread.json", THREAD, "OpenAI threads or conversations",
+     [("thread_1", "user", "Hi"), ("thread_1", "model", "Hello")], [], [], ["has_more is true"]),
+    ("items.json", ITEMS, "OpenAI threads or conversations",
+     [("items", "user", "Warm?"), ("items", "model", ""), ("items", "tool", "18"), ("items", "model", "18 degrees")],
+     [], [1], []),
+    ("_chat.txt", IOS, "WhatsApp chat",
+     [("_chat", "Ben M\u00fcller", "Yes:\nat ten"), ("_chat", "+47 170 12 34", "POLL:\nRow?")], [], [2, 1], []),
+    ("chat.txt", ANDROID, "WhatsApp chat",
+     [("chat", "Ann Bee", "The boat"), ("chat", "Ben", "I omitted <b> it\nsecond paragraph")], [], [2, 1], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "title", "turns", "memories", "counts", "errors"), CASES)
+def test_a_file_of_another_program_is_read(
+    tmp_path: Path,
+    name: str,
+    content: Any,
+    title: str,
+    turns: list[Any],
+    memories: list[Any],
+    counts: list[int],
+    errors: list[str],
+) -> None:
+    path = write(tmp_path, content, name)
+    reading = reader.read(path)
+    items = list(reading.items)
+    assert reading.file_format == title
+    events = [(item.session_id, item.event) for item in items if isinstance(item, Turn)]
+    assert [(session, event.author, event.text or "") for session, event in events] == turns
+    given = [item for item in items if isinstance(item, Given)]
+    assert [(item.user_id, item.memory.content) for item in given] == memories
+    assert len({item.memory.name for item in given}) == len(given)
+    assert all(item.memory.occurred_at is not None for item in given) or title.startswith("Letta")
+    assert sorted(left_out(items).values(), reverse=True) == counts, left_out(items)
+    rejects = [item.error for item in items if isinstance(item, Rejected)]
+    assert len(rejects) == len(errors)
+    assert all(error.startswith(part) for error, part in zip(rejects, errors, strict=True)), rejects
+    # A format that is named is the one that is found, and a wrong one is refused.
+    (slug,) = [each.name for each in (*formats.RECORD_FORMATS, *formats.TEXT_FORMATS) if each.title == title]
+    assert reader.read(path, file_format=slug).file_format == title
+    if not name.endswith(".txt"):
+        with pytest.raises(FileFormatError, match="not in the format locomo"):
+            reader.read(path, file_format="locomo")
+
+
+def test_times_come_with_what_was_said(tmp_path: Path) -> None:
+    def times(content: Any, name: str, **options: Any) -> list[float | None]:
+        items = reader.read(write(tmp_path, content, name), **options).items
+        return [item.event.timestamp for item in items if isinstance(item, Turn)]
+
+    assert times(IOS, "_chat.txt") == [MAY_8 + 20, MAY_8 + 20 + 5 * 86400]
+    assert times(ANDROID, "chat.txt") == [MAY_8 + 80, MAY_8 + 80 + 5 * 86400]
+    assert times(ZEP_THREAD, "z.json") == [MAY_8, MAY_8 + 60, MAY_8]
+    assert times(THREAD, "t.json") == [MAY_8, MAY_8 + 5]
+    for line in (
+        "08.05.24, 12:56 - Ann: Hi", "2024-05-08, 12:56 - Ann: Hi", "[2024/5/8 下午12:56:00] Ann: Hi",
+        "[08.05.24, 12:56:00] Ann: Hi", "08-05-2024, 12:56 p. m. - Ann: Hi",
+    ):  # fmt: skip
+        assert times(line, "w.txt") == [MAY_8 - 40], line
+
+
+def test_the_order_of_day_and_month_is_found_in_the_whole_file_or_asked_for(tmp_path: Path) -> None:
+    """By a number over 12, by the order of the dates; otherwise the file is refused, and an option says it."""
+
+    def first(*dates: str, **options: Any) -> float | None:
+        text = "".join(f"{date}, 12:56 - Ann: Hi\n" for date in dates)
+        items = reader.read(write(tmp_path, text, "w.txt"), **options).items
+        return next(item.event.timestamp for item in items if isinstance(item, Turn))
+
+    august_5 = 1722862560.0
+    assert first("8/5/24", "9/5/24", "13/5/24") == MAY_8 - 40
+    assert first("5/8/24", "5/9/24", "5/13/24") == MAY_8 - 40
+    assert first("8/5/24", "9/5/24", "1/6/24") == MAY_8 - 40  # read as 8 May, 9 May, 1 June
+    assert first("5/8/24", "5/9/24", "6/1/24") == MAY_8 - 40
+    with pytest.raises(FileFormatError, match=r"such as 5/8/24, .* --day-first or --month-first"):
+        first("5/8/24")
+    assert first("5/8/24", day_first=True) == august_5
+    assert first("5/8/24", day_first=False) == MAY_8 - 40
+
+
+def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:
+    node = {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
+    hidden = {"parent": "n1", "message": {"metadata": {"is_visually_hidden_from_conversation": True}}}
+    other = {"parent": "n1", "message": {"author": {"role": "assistant"}, "content": {"parts": ["Hm"]}}}
+    mapping = {"n1": node, "n2": hidden, "n3": other}
+    for number in range(2):
+        chat = {"conversation_id": f"c{number}", "current_node": "n2", "mapping": mapping}
+        reading = reader.read(write(tmp_path, [chat], f"conversations-00{number}.json"))
+        assert (reading.name, reading.file_format) == ("conversations", "exported conversations")
+        items = list(reading.items)
+        assert [item.session_id for item in items if isinstance(item, Turn)] == [f"c{number}"]
+        assert left_out(items) == {"messages that were not shown": 1, "messages of other branches": 1}
+
+
+def test_the_demo_takes_what_has_a_conversation(tmp_path: Path) -> None:
+    path = write(tmp_path, LETTA, "helper.json")
+    file = conversations.read(path, user="ann")
+    assert [session.user_id for session in file.sessions] == ["ann"]
+    assert len([item for item in file.items() if isinstance(item, Given)]) == 1
+    with pytest.raises(FileFormatError, match="has no conversation"):
+        conversations.read(write(tmp_path, MEM0["results"][:1], "m.json"))
+
+
+async def test_memories_are_stored_once_and_refused_ones_named(pool: asyncpg.Pool, tmp_path: Path) -> None:
+    results = [*MEM0["results"][:3], {"id": "5", "memory": "x", "user_id": "u" * 600}, *MEM0["results"][3:]]
+    path = write(tmp_path, {"results": results}, "m.json")
+    service = OpenSessionService(pool)
+    rejects: list[Rejected] = []
+
+    async def store() -> Ingested:
+        rejects.clear()
+        one = Ingest(
+            service, GivenMemories(pool), app_name="app", user_id="m", file_format="mem0", on_rejected=rejects.append
+        )
+        return await one.run(reader.read(path).items)
+
+    for _ in range(2):
+        done = await store()
+        assert (done.memories, done.rejected, done.left_out) == (2, 2, {"memories that have expired": 1})
+        assert sorted("refused" in each.error for each in rejects) == [False, True]
+    rows = await pool.fetch("SELECT user_id, content, occurred_at, metadata FROM memories ORDER BY user_id")
+    assert [(row["user_id"], row["content"]) for row in rows] == [("ann", "Lives in Oslo"), ("ben", "Likes rowing")]
+    assert rows[0]["occurred_at"].timestamp() == MAY_8
+    await service.close()
