@@ -74,7 +74,7 @@ LEFT JOIN LATERAL (
                         WHERE o.thread_id = t.id AND o.id = g.id AND o.id <> '' LIMIT 1) AS e) AS k ON true
 LEFT JOIN runs AS r ON r.app_name = t.app_name AND r.run_id = k.run_id AND r.thread_id = t.id
                    AND r.status <> 'running'
-WHERE t.id = $1
+WHERE t.id = $1 AND is_open(t)
 
 -- name: differing_messages
 -- thread, ids of a client's messages, MD5 of their texts; the stored text of those that differ, null for none

@@ -71,9 +71,10 @@ def test_importing_the_package_imports_no_driver_and_no_extra(first_use: str) ->
 
 
 def defined_in(path: Path) -> list[str]:
-    """The public classes and functions of a module."""
+    """The public classes, functions and constants of a module."""
     body = ast.parse(path.read_text(encoding="utf-8")).body
     names = [each.name for each in body if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+    names += [each.target.id for each in body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
     return [name for name in names if not name.startswith("_")]
 
 
