@@ -369,9 +369,11 @@ async def test_every_enqueued_job_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn:
         "INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) VALUES ($1, 'fast', 1, 1)", thread
     )
     await pool.execute("SELECT enqueue_redraws()")
+    hook = "INSERT INTO webhook_endpoints (app_name, url) VALUES ('app', 'https://example.org/') RETURNING id"
+    await pool.execute("SELECT ping_webhook('app', $1)", await pool.fetchval(hook))
     rows = await pool.fetch("SELECT DISTINCT queue_name, task_name FROM procrastinate_jobs")
     enqueued = {(row["queue_name"], row["task_name"]) for row in rows}
-    assert len(enqueued) == len(JobType) + 2
+    assert len(enqueued) == len(JobType) + 3
     enqueued |= {(each.task.queue, each.task.name) for each in app.periodic_registry.periodic_tasks.values()}
     served = {queue for each in POOLS.values() for queue in each.queues}
     for queue, task in enqueued:
@@ -381,7 +383,7 @@ async def test_every_enqueued_job_has_a_task_and_a_pool(pool: asyncpg.Pool, dsn:
     assert sum(each.is_scheduler for each in POOLS.values()) == 1
     rows = await pool.fetch("SELECT proname FROM pg_proc WHERE prosrc LIKE '%procrastinate_defer_jobs_v1%'")
     ours = {row["proname"] for row in rows if not row["proname"].startswith("procrastinate_")}
-    assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill", "enqueue_redraws"}
+    assert ours == {"enqueue_consolidation", "enqueue_embedding_backfill", "enqueue_redraws", "defer_webhook"}
 
 
 async def test_one_waiting_backfill_is_enough(pool: asyncpg.Pool) -> None:
