@@ -1,4 +1,4 @@
-"""Writes the OpenAPI document to standard output, as `GET /openapi.json` returns it, without a database (`make client`)."""
+"""Writes the OpenAPI document to standard output, as `GET /openapi.json` returns it, but without a database."""
 
 from __future__ import annotations
 
