@@ -23,7 +23,7 @@ HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test fuzz coverage test-system missing-tools check chaos bench docs lock clean
+.PHONY: help venv demo run test fuzz coverage test-system missing-tools check chaos bench docs client lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -106,6 +106,10 @@ bench: $(STAMP_DEV) ## Run the benchmarks (FILE=… adds recall on a conversatio
 docs: $(STAMP_DEV) ## Update the generated pages of docs/
 	PYTHONPATH=. $(BIN)/python docs/reference.py
 	PYTHONPATH=. $(BIN)/python docs/names.py
+
+client: $(STAMP_DEV) ## Update the TypeScript client's types from the OpenAPI document
+	PYTHONPATH=. $(BIN)/python docs/openapi.py > clients/typescript/openapi.json
+	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run generate
 
 PIP_COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --allow-unsafe \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options --build-deps-for editable

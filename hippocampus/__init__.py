@@ -65,7 +65,13 @@ if TYPE_CHECKING:
     from hippocampus.instructions import InstructionStore as InstructionStore
     from hippocampus.memory_service import AddedSession as AddedSession, OpenMemoryService as OpenMemoryService
     from hippocampus.profile import Profile as Profile, ProfileLine as ProfileLine, read_profile as read_profile
+    from hippocampus.providers.anthropic.provider import AnthropicGenerator as AnthropicGenerator
+    from hippocampus.providers.http_client import HttpConnection as HttpConnection
     from hippocampus.providers.local.embedding import LocalEmbedder as LocalEmbedder
+    from hippocampus.providers.openai.provider import (
+        OpenAIEmbedder as OpenAIEmbedder,
+        OpenAIGenerator as OpenAIGenerator,
+    )
     from hippocampus.providers.protocols import Answerer as Answerer, Embedder as Embedder, Generator as Generator
     from hippocampus.records import (
         ConsolidationJob as ConsolidationJob,
@@ -135,6 +141,7 @@ _PUBLIC: dict[str, str] = {
     "Answer": "hippocampus.answers",
     "AnswerService": "hippocampus.answers",
     "Answerer": "hippocampus.providers.protocols",
+    "AnthropicGenerator": "hippocampus.providers.anthropic.provider",
     "AppPolicy": "hippocampus.retention.policies",
     "ArchivedMemory": "hippocampus.retention.archive",
     "Batch": "hippocampus.retention_manager",
@@ -168,6 +175,7 @@ _PUBLIC: dict[str, str] = {
     "Hippocampus": "hippocampus.engine",
     "HippocampusError": "hippocampus.errors",
     "HistoryPosition": "hippocampus.records",
+    "HttpConnection": "hippocampus.providers.http_client",
     "ImportFileError": "hippocampus.errors",
     "Imported": "hippocampus.transfer.memory_file",
     "Instruction": "hippocampus.records",
@@ -194,13 +202,16 @@ _PUBLIC: dict[str, str] = {
     "MemoryRetentionManager": "hippocampus.retention_manager",
     "MemorySearch": "hippocampus.search",
     "MemoryStats": "hippocampus.retention_manager",
+    "NewWebhook": "hippocampus.webhooks.service",
+    "OpenAIEmbedder": "hippocampus.providers.openai.provider",
+    "OpenAIGenerator": "hippocampus.providers.openai.provider",
     "OpenMemoryService": "hippocampus.memory_service",
     "PermanentProviderError": "hippocampus.errors",
     "PolicyComparison": "hippocampus.retention.advice",
     "Profile": "hippocampus.profile",
     "ProfileLine": "hippocampus.profile",
-    "ProposalNotFoundError": "hippocampus.errors",
     "PromptReranker": "hippocampus.rerank",
+    "ProposalNotFoundError": "hippocampus.errors",
     "Provenance": "hippocampus.erasure.provenance",
     "Provider": "hippocampus.providers.registry",
     "ProviderError": "hippocampus.errors",
@@ -217,13 +228,12 @@ _PUBLIC: dict[str, str] = {
     "SourceEvent": "hippocampus.erasure.provenance",
     "StoredItem": "hippocampus.store.service",
     "TablePreview": "hippocampus.erasure.service",
+    "Template": "hippocampus.context.templates",
     "TransientProviderError": "hippocampus.errors",
     "UnknownJobTypeError": "hippocampus.errors",
-    "Template": "hippocampus.context.templates",
     "Verdict": "hippocampus.retention.advice",
     "WatermarkMovedError": "hippocampus.errors",
     "WeakMemory": "hippocampus.retention_manager",
-    "NewWebhook": "hippocampus.webhooks.service",
     "WebhookDelivery": "hippocampus.webhooks.service",
     "WebhookEndpoint": "hippocampus.webhooks.service",
     "WebhookNotFoundError": "hippocampus.errors",

@@ -116,6 +116,23 @@ _ROUTERS = (
 )
 
 
+def bare_api(*, test_routes: bool = False) -> DocumentedApi:
+    """Return the routes without their services: what the OpenAPI document describes."""
+    app = DocumentedApi(
+        title="Hippocampus",
+        version=API_VERSION,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        separate_input_output_schemas=False,
+    )
+    for router in (*_ROUTERS, *([test_signal.router] if test_routes else []), _documentation(app)):
+        # Not by `include_router`, which builds each route once more, at the first request.
+        app.router.routes.extend(router.routes)
+    return app
+
+
 def build_api(
     settings: Settings,
     pool: Pool,
@@ -126,20 +143,9 @@ def build_api(
     *more: BaseRoute,
 ) -> ASGIApp:
     """Return the API on a pool, the live streams and the models, with further routes; the caller closes them all."""
-    app = DocumentedApi(
-        title="Hippocampus",
-        version=API_VERSION,
-        description=_DESCRIPTION,
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        separate_input_output_schemas=False,
-    )
+    app = bare_api(test_routes=settings.test_routes)
     health = HealthCheck(settings.dsn or "", settings.schema_name)
     provide(app, _services(settings, pool, live, embedder, generator, metrics) | {HealthCheck: health})
-    for router in (*_ROUTERS, *([test_signal.router] if settings.test_routes else []), _documentation(app)):
-        # Not by `include_router`, which builds each route once more, at the first request.
-        app.router.routes.extend(router.routes)
     app.router.routes.extend(more)
 
     def on_problem(kind: problems.Kind) -> None:

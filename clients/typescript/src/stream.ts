@@ -1,0 +1,140 @@
+// Follows a run over SSE. Each frame has an id; after a cut, a new connection continues after the last one.
+
+import type { Event, EventType } from "@ag-ui/core";
+import { createParser } from "eventsource-parser";
+
+import { ClientError, ConnectionFailedError, problemOf } from "./errors.js";
+import { pauseMs, sleep, TRANSIENT } from "./transport.js";
+
+// The types of AG-UI name an enum. Only its values are on the wire, and a consumer needs no import to compare them.
+type OfType<E> = E extends { type: infer T extends EventType } ? Omit<E, "type"> & { type: `${T}` } : never;
+
+/** An event of AG-UI 1.0, told apart by its `type`. */
+export type AgUiEvent = OfType<Event>;
+
+export interface StreamOptions {
+  /** Ends the stream: the iteration throws the signal's reason. The run goes on. */
+  signal?: AbortSignal | undefined;
+  /** Continue after the event with this id (`RunStream.cursor`); from the start of the run by default. */
+  cursor?: string | null | undefined;
+  /** Reconnect after this time without a byte; the API sends a heartbeat every 30 seconds unless set otherwise. */
+  idleMs?: number | undefined;
+  /** Connections that may fail one after the other before the stream throws. */
+  reconnects?: number | undefined;
+}
+
+/** Open a connection that continues after a cursor. */
+export type Connect = (cursor: string | null, signal: AbortSignal) => Promise<Response>;
+
+const FIRST_PAUSE_MS = 500;
+
+/**
+ * The events of a run, each once, to its end (RUN_FINISHED or RUN_ERROR), over as many connections as it takes.
+ *
+ * `for await` throws a ProblemError where reconnecting does not help (the run does not exist, the key is wrong), and a
+ * ConnectionFailedError after too many failed connections. Leaving the loop closes the connection; another loop over the
+ * same stream continues after the last event.
+ */
+export class RunStream implements AsyncIterable<AgUiEvent> {
+  readonly runId: string;
+  readonly #connect: Connect;
+  readonly #options: StreamOptions;
+  #cursor: string | null;
+
+  constructor(runId: string, connect: Connect, options: StreamOptions = {}) {
+    this.runId = runId;
+    this.#connect = connect;
+    this.#options = options;
+    this.#cursor = options.cursor ?? null;
+  }
+
+  /** The id of the event that was received last, from which any later stream of this run continues. */
+  get cursor(): string | null {
+    return this.#cursor;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<AgUiEvent, void, undefined> {
+    const { signal, idleMs = 75_000, reconnects = 10 } = this.#options;
+    for (let failures = 0; ; ) {
+      const connection = new Connection(idleMs, signal);
+      let response: Response | null = null;
+      let cause: unknown = null;
+      try {
+        response = await this.#connect(this.#cursor, connection.signal);
+        // The client has the last event of the run.
+        if (response.status === 204) return;
+        if (response.ok) {
+          for await (const frame of connection.frames(response)) {
+            const event = JSON.parse(frame.data) as AgUiEvent;
+            this.#cursor = frame.id ?? this.#cursor;
+            failures = 0;
+            yield event;
+            if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") return;
+          }
+        } else {
+          const problem = await problemOf(response);
+          if (!TRANSIENT.has(response.status)) throw problem;
+          cause = problem;
+        }
+      } catch (error) {
+        signal?.throwIfAborted();
+        if (error instanceof ClientError && !(error instanceof ConnectionFailedError)) throw error;
+        cause = error;
+      } finally {
+        connection.close();
+      }
+      failures += 1;
+      if (failures > reconnects) {
+        const what = `the stream of run ${this.runId} was interrupted, and ${reconnects} connections failed`;
+        throw new ConnectionFailedError(what, { cause });
+      }
+      await sleep(pauseMs(failures, FIRST_PAUSE_MS, response), signal);
+    }
+  }
+}
+
+interface Frame {
+  id: string | undefined;
+  data: string;
+}
+
+/** One connection, which is closed after a time without a byte. */
+class Connection {
+  readonly signal: AbortSignal;
+  readonly #controller = new AbortController();
+  readonly #idleMs: number;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(idleMs: number, signal: AbortSignal | undefined) {
+    this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
+    this.#idleMs = idleMs;
+    this.#restart();
+  }
+
+  async *frames(response: Response): AsyncGenerator<Frame> {
+    let received: Frame[] = [];
+    const parser = createParser({ onEvent: ({ id, data }) => void received.push({ id, data }) });
+    const decoder = new TextDecoder();
+    const reader = response.body?.getReader();
+    for (;;) {
+      const piece = await reader?.read();
+      if (!piece || piece.done) return;
+      // Not while the consumer works on an event: its time is not the connection's.
+      clearTimeout(this.#timer);
+      parser.feed(decoder.decode(piece.value, { stream: true }));
+      const frames = received;
+      received = [];
+      yield* frames;
+      this.#restart();
+    }
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#controller.abort();
+  }
+
+  #restart(): void {
+    this.#timer = setTimeout(() => this.#controller.abort(), this.#idleMs);
+  }
+}

@@ -1,0 +1,322 @@
+// Against a real writer (API, KEY), which is reached through a proxy that refuses and cuts on demand.
+
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import * as http from "node:http";
+import type { AddressInfo } from "node:net";
+import { after, before, test } from "node:test";
+
+import {
+  type AgUiEvent,
+  ConflictError,
+  ConnectionFailedError,
+  Hippocampus,
+  InvalidRequestError,
+  JobEndedError,
+  KeyRefusedError,
+  NotFoundError,
+  type RunStream,
+  TimedOutError,
+  UnavailableError,
+} from "pg-hippocampus";
+
+const { API, KEY } = process.env;
+assert(API && KEY);
+
+/** What happens to a request instead of passing: a status, a cut after some bytes of the response, or silence. */
+type Fault = { status: number; retryAfter?: string } | { cutAfter: number } | "silence";
+
+interface Passed {
+  method: string;
+  url: URL;
+  headers: http.IncomingHttpHeaders;
+  /** When it came, in milliseconds. */
+  at: number;
+}
+
+class Proxy {
+  readonly faults: Fault[] = [];
+  requests: Passed[] = [];
+  readonly #server = http.createServer((request, response) => this.#pass(request, response));
+
+  async listen(): Promise<string> {
+    this.#server.listen(0, "127.0.0.1");
+    await once(this.#server, "listening");
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  close(): void {
+    this.#server.close();
+    this.#server.closeAllConnections();
+  }
+
+  #pass(request: http.IncomingMessage, response: http.ServerResponse): void {
+    const url = new URL(request.url ?? "/", API);
+    this.requests.push({ method: request.method ?? "", url, headers: request.headers, at: performance.now() });
+    const fault = this.faults.shift();
+    if (fault === "silence") return;
+    if (fault && "status" in fault) {
+      request.resume();
+      response.writeHead(fault.status, fault.retryAfter === undefined ? {} : { "Retry-After": fault.retryAfter });
+      response.end();
+      return;
+    }
+    const { method, headers } = request;
+    const onward = http.request(url, { method, headers: { ...headers, host: url.host } }, (answer) => {
+      response.writeHead(answer.statusCode ?? 500, answer.headers);
+      let left = fault?.cutAfter ?? Infinity;
+      answer.on("data", (piece: Buffer) => {
+        response.write(piece.subarray(0, left), () => {
+          if (left <= 0) response.destroy();
+        });
+        left -= piece.length;
+        if (left <= 0) onward.destroy();
+      });
+      answer.on("end", () => response.end());
+      answer.on("error", () => response.destroy());
+    });
+    onward.on("error", () => response.destroy());
+    response.on("close", () => onward.destroy());
+    request.pipe(onward);
+  }
+}
+
+const proxy = new Proxy();
+let baseUrl = "";
+let client: Hippocampus;
+
+before(async () => {
+  baseUrl = await proxy.listen();
+  client = new Hippocampus({ baseUrl, key: KEY, app: "shop" });
+});
+after(() => proxy.close());
+
+/** The requests that the proxy got meanwhile. */
+async function seen(work: () => Promise<unknown>): Promise<Passed[]> {
+  proxy.requests = [];
+  await work();
+  return proxy.requests;
+}
+
+async function read(stream: RunStream): Promise<AgUiEvent[]> {
+  const events: AgUiEvent[] = [];
+  for await (const event of stream) events.push(event);
+  return events;
+}
+
+test("a session is created, appended to twice under the same ids, and read", async () => {
+  const session = await client.createSession("ann", { session_id: "a/b ü", state: { step: 1 } });
+  assert.equal(session.id, "a/b ü");
+  const event = { id: "e1", author: "user", content: { text: "Oat milk, no sugar." } };
+  const first = await client.append("ann", "a/b ü", [event]);
+  const again = await client.append("ann", "a/b ü", [event]);
+  assert.deepEqual([first, again].map((each) => each.events.map((stored) => stored.appended)), [[true], [false]]);
+  assert.equal(again.version, first.version);
+  const { events } = await client.getSession("ann", "a/b ü", { num_recent_events: 10 });
+  assert.deepEqual(events.map((each) => each.id), ["e1"]);
+  await assert.rejects(client.createSession("ann", { session_id: "a/b ü" }), ConflictError);
+  await assert.rejects(client.append("ann", "a/b ü", [{ ...event, content: "else" }]), (error) => {
+    assert(error instanceof ConflictError);
+    assert.equal(error.type, "/problems/event-conflict");
+    assert.equal(error.status, 409);
+    assert.notEqual(error.requestId, "");
+    return true;
+  });
+});
+
+test("messages are added once, found, and put into prompts", async () => {
+  const said = [
+    { role: "user", content: "My parrot Rio eats mango.", id: "m1", timestamp: 1_700_000_000 },
+    { role: "assistant", content: "Noted.", id: "m2" },
+  ] as const;
+  const added = await client.add("bea", said, { sessionId: "pets" });
+  assert.deepEqual(added, { sessionId: "pets", version: added.version, added: 2 });
+  assert.equal((await client.add("bea", said, { sessionId: "pets" })).added, 0);
+  assert.equal((await client.add("bea", "Rio can whistle.")).added, 1);
+  const [best] = await client.search("bea", "what does the parrot eat?", { limit: 3, sources: ["message"] });
+  assert.match(best?.content ?? "", /mango/);
+  assert.match(await client.recall("bea", "parrot mango"), /mango/);
+  assert.match(JSON.stringify(await client.context("bea", "parrot mango", { max_tokens: 500 })), /mango/);
+  const answer = await client.ask("bea", "What does the parrot eat?");
+  assert(answer.citations.length > 0);
+  assert.deepEqual((await client.profile("bea")).lines, []);
+});
+
+test("what is stored by hand is listed, over several pages", async () => {
+  for (const [key, value] of [["city", "Lisbon"], ["tea", "green"], ["size", "M"]] as const) {
+    await client.rememberFact("cem", { key, value });
+    await client.remember("cem", { content: `The ${key} is ${value}.` });
+  }
+  const facts: string[] = [];
+  const requests = await seen(async () => {
+    for await (const fact of client.facts("cem", { limit: 2 })) facts.push(fact.key);
+  });
+  assert.deepEqual(facts.sort(), ["city", "size", "tea"]);
+  assert.equal(requests.length, 2);
+  let memories = 0;
+  for await (const memory of client.memories("cem", { limit: 2 })) memories += memory.content.startsWith("The ") ? 1 : 0;
+  assert.equal(memories, 3);
+});
+
+test("a job is waited for", async () => {
+  await client.add("dan", "The gate code is 4711.", { sessionId: "gate" });
+  const job = await client.consolidate("dan", "gate", { job_type: "fast_replay" });
+  await assert.rejects(client.waitForJob("dan", job, { waitMs: 150 }), TimedOutError);
+  const path = { app_name: "shop", user_id: "dan", job_id: job };
+  await client.api.POST("/v1/apps/{app_name}/users/{user_id}/jobs/{job_id}/cancel", { params: { path } });
+  await assert.rejects(client.waitForJob("dan", job), (error) => {
+    assert(error instanceof JobEndedError);
+    assert.equal(error.job.status, "cancelled");
+    return true;
+  });
+});
+
+test("what is safe to repeat is repeated after Retry-After, and nothing else", async () => {
+  proxy.faults.push({ status: 503, retryAfter: "1" }, { cutAfter: 20 });
+  let added = await seen(() => client.add("eve", [{ role: "user", content: "Once." }], { sessionId: "s" }));
+  assert.deepEqual(added.map(({ url }) => url.pathname.split("/").at(-1)), ["sessions", "sessions", "sessions", "events"]);
+  assert((added[1]?.at ?? 0) - (added[0]?.at ?? 0) >= 1000);
+  proxy.faults.push({ cutAfter: 20 });
+  added = await seen(() => client.append("eve", "s", [{ author: "user", content: { text: "Twice." } }]));
+  assert.equal(added.length, 2);
+  assert.equal((await client.getSession("eve", "s", { num_recent_events: 10 })).events?.length, 2);
+  proxy.faults.push({ status: 503 });
+  const refused = seen(() => client.remember("eve", { content: "A memory." }));
+  await assert.rejects(refused, UnavailableError);
+  assert.equal(proxy.requests.length, 1);
+  proxy.faults.push({ status: 503, retryAfter: "60" });
+  await assert.rejects(client.search("eve", "once"), UnavailableError);
+  proxy.faults.push({ status: 503 }, { status: 502 }, { status: 429 }, { status: 504 });
+  const all = seen(() => client.search("eve", "once"));
+  await assert.rejects(all, (error) => error instanceof UnavailableError && error.status === 504);
+  assert.equal(proxy.requests.length, 4);
+});
+
+test("errors have classes", async () => {
+  const wrong = new Hippocampus({ baseUrl, key: "hip_wrong", app: "shop" });
+  await assert.rejects(wrong.search("ann", "tea"), (error) => {
+    assert(error instanceof KeyRefusedError);
+    assert.deepEqual([error.name, error.type, error.status], ["KeyRefusedError", "/problems/wrong-key", 401]);
+    return true;
+  });
+  await assert.rejects(read(wrong.followRun("ann", "any")), KeyRefusedError);
+  await assert.rejects(client.getSession("ann", "none"), NotFoundError);
+  await assert.rejects(client.search("ann", ""), (error) => {
+    assert(error instanceof InvalidRequestError);
+    assert.notEqual(error.detail, "");
+    return true;
+  });
+  const away = new Hippocampus({ baseUrl: "http://127.0.0.1:9", app: "shop", retry: { attempts: 2 } });
+  await assert.rejects(away.search("ann", "tea"), ConnectionFailedError);
+  await assert.rejects(read(away.followRun("ann", "any", { reconnects: 0 })), ConnectionFailedError);
+});
+
+test("a call ends at its time-out and by its signal", async () => {
+  proxy.faults.push("silence");
+  await assert.rejects(client.search("ann", "tea", { timeoutMs: 100 }), TimedOutError);
+  const controller = new AbortController();
+  proxy.faults.push("silence");
+  const call = client.search("ann", "tea", { signal: controller.signal });
+  setImmediate(() => controller.abort(new Error("changed my mind")));
+  await assert.rejects(call, /changed my mind/);
+  proxy.faults.push({ status: 503, retryAfter: "5" });
+  const pausing = client.search("ann", "tea", { signal: AbortSignal.timeout(200) });
+  await assert.rejects(pausing, { name: "TimeoutError" });
+});
+
+test("a run that is cut again and again arrives as the whole one, each event once", async () => {
+  const input = { threadId: "t1", runId: "r1", messages: [{ id: "u1", role: "user" as const, content: "hi" }] };
+  // Busy at first; cut while the run is executed; then again at several places of the rest.
+  proxy.faults.push({ status: 503 }, { cutAfter: 1500 }, { cutAfter: 700 }, { status: 502 }, { cutAfter: 3000 });
+  let stream!: RunStream;
+  let events: AgUiEvent[] = [];
+  const requests = await seen(async () => {
+    stream = client.runAgent("fay", input, { agent: "frames" });
+    events = await read(stream);
+  });
+  assert.deepEqual(requests.map(({ method }) => method), ["POST", "POST", "GET", "GET", "GET", "GET"]);
+  assert.equal(events.at(-1)?.type, "RUN_FINISHED");
+  const whole = await read(client.followRun("fay", "r1"));
+  assert(whole.length > 60);
+  assert.deepEqual(shown(events), shown(whole));
+  assert.equal((await client.run("fay", "r1")).status, "completed");
+
+  // Of a run that has ended too; the first cut comes before any event.
+  for (const cutAfter of [1, 999, 2500, 4001]) {
+    proxy.faults.push({ cutAfter });
+    assert.deepEqual(shown(await read(client.followRun("fay", "r1"))), shown(whole));
+  }
+  assert.deepEqual(await read(client.followRun("fay", "r1", { cursor: stream.cursor })), []);
+});
+
+/** What does not depend on how live text was divided, on where a client began, and on what it sent itself. */
+function shown(events: AgUiEvent[]): { text: string; types: string[] } {
+  let text = "";
+  const types: string[] = [];
+  for (const event of events) {
+    if ("messageId" in event && event.messageId === "u1") continue;
+    if (event.type === "TEXT_MESSAGE_CONTENT" || event.type === "REASONING_MESSAGE_CONTENT") text += event.delta;
+    else if (!event.type.endsWith("_SNAPSHOT")) types.push(event.type);
+  }
+  return { text, types };
+}
+
+test("a loop that is left continues after its last event, and a silent connection is replaced", async () => {
+  const input = { threadId: "t2", messages: [{ id: "u1", role: "user" as const, content: "hello there" }] };
+  const stream = client.runAgent("gus", input, { agent: "echo" });
+  const first: AgUiEvent[] = [];
+  for await (const event of stream) {
+    first.push(event);
+    if (first.length === 3) break;
+  }
+  const later = client.followRun("gus", stream.runId, { cursor: stream.cursor, idleMs: 100 });
+  proxy.faults.push("silence");
+  const all = [...first, ...(await read(later))];
+  assert.deepEqual(shown(all), shown(await read(client.followRun("gus", stream.runId))));
+});
+
+test("a page follows with tickets, a new one for each connection, and without the key", async () => {
+  const stream = client.runAgent("hal", {
+    threadId: "t3",
+    runId: "r3",
+    messages: [{ id: "u1", role: "user", content: "hello" }],
+  }, { agent: "echo" });
+  const whole = await read(stream);
+  const tickets = new Set<string>();
+  const page = new Hippocampus({
+    baseUrl,
+    app: "shop",
+    ticket: async ({ userId, sessionId, runId }) => {
+      assert(sessionId);
+      const { ticket } = await client.ticket(userId, sessionId, runId);
+      tickets.add(ticket);
+      return ticket;
+    },
+  });
+  // The ticket's own request passes first.
+  const pass = { cutAfter: Infinity };
+  proxy.faults.push(pass, { cutAfter: 600 });
+  const requests = await seen(async () => {
+    const followed = await read(page.followRun("hal", "r3", { sessionId: "t3" }));
+    assert.equal(followed.at(-1)?.type, "RUN_FINISHED");
+    assert.deepEqual(shown(followed), shown(whole));
+  });
+  assert.equal(tickets.size, 2);
+  const streams = requests.filter(({ method }) => method === "GET");
+  assert.deepEqual(streams.map(({ headers }) => headers.authorization), [undefined, undefined]);
+});
+
+test("a stream ends by its signal, and the run goes on until it is cancelled", async () => {
+  const controller = new AbortController();
+  const input = { threadId: "t4", runId: "r4", messages: [{ id: "u1", role: "user" as const, content: "wait" }] };
+  const stream = client.runAgent("ida", input, { agent: "wait", signal: controller.signal });
+  await assert.rejects(async () => {
+    for await (const event of stream) if (event.type === "TEXT_MESSAGE_CONTENT" && event.delta.includes("still")) controller.abort();
+  }, { name: "AbortError" });
+  assert.equal((await client.run("ida", "r4")).status, "running");
+  await client.cancelRun("ida", "r4");
+  const last = (await read(client.followRun("ida", "r4", { cursor: stream.cursor }))).at(-1);
+  assert(last?.type === "RUN_FINISHED");
+  assert.equal(last.outcome?.type, "cancelled");
+  await assert.rejects(read(client.followRun("ida", "none")), NotFoundError);
+});
