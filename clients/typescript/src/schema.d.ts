@@ -290,6 +290,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/threads/{session_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow a session
+         * @description Stream a session's runs over SSE, one after the other, from the active one or after the named frame.
+         *
+         *     The conversation and the state come once, with the first run. An event of no run is sent as a run of its own.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["follow_session_api_threads__session_id__events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/runs/{run_id}/events": {
         parameters: {
             query?: never;
@@ -441,7 +465,9 @@ export interface paths {
         put?: never;
         /**
          * Get a ticket for a browser
-         * @description Issue a short-lived ticket with which a browser may follow the streams of one session, or one run of it, once.
+         * @description Issue a ticket with which a browser may follow the streams of one session, or one run of it, until it expires.
+         *
+         *     With `may_run` it also runs agents in the session: `POST /agui?ticket=…`, and cancels their runs.
          *
          *     Needs a key with the role `read`.
          */
@@ -1481,6 +1507,194 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app_name}/webhooks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List webhook endpoints
+         * @description List the app's endpoints, the oldest first, without their secrets.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        get: operations["list_webhooks_v1_apps__app_name__webhooks_get"];
+        put?: never;
+        /**
+         * Add a webhook endpoint
+         * @description Add an endpoint. Its secret is in this response alone.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["add_webhook_v1_apps__app_name__webhooks_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhooks/{endpoint_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a webhook endpoint
+         * @description Read an endpoint, without its secrets.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        get: operations["get_webhook_v1_apps__app_name__webhooks__endpoint_id__get"];
+        put?: never;
+        post?: never;
+        /**
+         * Remove a webhook endpoint
+         * @description Remove an endpoint, its secrets and its deliveries.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        delete: operations["remove_webhook_v1_apps__app_name__webhooks__endpoint_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhooks/{endpoint_id}/rotate": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rotate a webhook's secret
+         * @description Give an endpoint a new secret. Former ones sign beside it for a while.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["rotate_webhook_v1_apps__app_name__webhooks__endpoint_id__rotate_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhooks/{endpoint_id}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable a webhook endpoint
+         * @description Send nothing more to an endpoint. What happens is still stored, and can be replayed.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["disable_webhook_v1_apps__app_name__webhooks__endpoint_id__disable_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhooks/{endpoint_id}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable a webhook endpoint
+         * @description Send to an endpoint again what happens from now on.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["enable_webhook_v1_apps__app_name__webhooks__endpoint_id__enable_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhooks/{endpoint_id}/replay": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Replay webhook events
+         * @description Send stored events again, under their former ids.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["replay_webhook_v1_apps__app_name__webhooks__endpoint_id__replay_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhooks/{endpoint_id}/ping": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Test a webhook endpoint
+         * @description Send a test event.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["ping_webhook_v1_apps__app_name__webhooks__endpoint_id__ping_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/webhook-deliveries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List webhook deliveries
+         * @description List deliveries, the newest first.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        get: operations["list_deliveries_v1_apps__app_name__webhook_deliveries_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -2143,6 +2357,70 @@ export interface components {
             force?: boolean;
         };
         /**
+         * DeliveryPageView
+         * @description A page of deliveries, the newest first.
+         */
+        DeliveryPageView: {
+            /** Deliveries */
+            deliveries: components["schemas"]["DeliveryView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * DeliveryView
+         * @description An event on its way to an endpoint.
+         */
+        DeliveryView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Endpoint Id
+             * Format: uuid
+             */
+            endpoint_id: string;
+            /**
+             * Event Id
+             * Format: uuid
+             * @description The webhook-id that the receiver gets.
+             */
+            event_id: string;
+            /** Event Type */
+            event_type: string;
+            /**
+             * Event At
+             * Format: date-time
+             */
+            event_at: string;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "waiting" | "parked" | "sending" | "delivered" | "failed" | "cancelled";
+            /** Attempts */
+            attempts: number;
+            /** Next Attempt At */
+            next_attempt_at: string | null;
+            /** Last Attempt At */
+            last_attempt_at: string | null;
+            /** Response Status */
+            response_status: number | null;
+            /** Error Code */
+            error_code: string | null;
+            /** Ended At */
+            ended_at: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+        };
+        /**
          * DeltaInput
          * @description A piece of a message that is being written.
          */
@@ -2325,6 +2603,80 @@ export interface components {
              * @description False if it was so already.
              */
             changed: boolean;
+        };
+        /**
+         * EndpointInput
+         * @description An address that is to be told of the app's events.
+         * @example {
+         *       "event_types": [
+         *         "fact.changed"
+         *       ],
+         *       "url": "https://example.org/hook"
+         *     }
+         */
+        EndpointInput: {
+            /**
+             * Url
+             * @description An https address.
+             */
+            url: string;
+            /**
+             * Event Types
+             * @description None: every type.
+             */
+            event_types?: ("session.finalized" | "session.consolidated" | "job.completed" | "job.failed" | "memory.created" | "fact.changed" | "erasure.completed")[];
+            /**
+             * Description
+             * @default
+             */
+            description?: string;
+        };
+        /**
+         * EndpointPageView
+         * @description A page of endpoints, the oldest first.
+         */
+        EndpointPageView: {
+            /** Endpoints */
+            endpoints: components["schemas"]["EndpointView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * EndpointView
+         * @description An address that is told of the app's events, without its secrets.
+         */
+        EndpointView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Url */
+            url: string;
+            /**
+             * Event Types
+             * @description Empty: every type.
+             */
+            event_types: string[];
+            /** Description */
+            description: string;
+            /**
+             * Failures In Row
+             * @description Attempts since it last answered with 2xx.
+             */
+            failures_in_row: number;
+            /** Disabled At */
+            disabled_at: string | null;
+            /** Disabled Reason */
+            disabled_reason: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
         };
         /**
          * EnqueuedView
@@ -3353,6 +3705,15 @@ export interface components {
             content: string;
         };
         /**
+         * NewEndpointView
+         * @description A new endpoint with its secret, which is returned only once.
+         */
+        NewEndpointView: {
+            endpoint: components["schemas"]["EndpointView"];
+            /** Secret */
+            secret: string;
+        };
+        /**
          * NewestRunView
          * @description The run of a thread that started last.
          */
@@ -3387,6 +3748,17 @@ export interface components {
             pinned: boolean;
             /** Changed */
             changed: boolean;
+        };
+        /**
+         * PingView
+         * @description The delivery of a test event.
+         */
+        PingView: {
+            /**
+             * Delivery Id
+             * Format: uuid
+             */
+            delivery_id: string;
         };
         /**
          * Problem
@@ -3650,6 +4022,35 @@ export interface components {
             degraded: string | null;
         };
         /**
+         * ReplayInput
+         * @description Events to send again: one, or those of a range of time.
+         * @example {
+         *       "since": "2026-05-01T00:00:00Z"
+         *     }
+         */
+        ReplayInput: {
+            /** Event Id */
+            event_id?: string | null;
+            /** Since */
+            since?: string | null;
+            /**
+             * Until
+             * @description Excluded; now by default.
+             */
+            until?: string | null;
+        };
+        /**
+         * ReplayView
+         * @description How many events are sent again.
+         */
+        ReplayView: {
+            /**
+             * Replayed
+             * @description At most 1000.
+             */
+            replayed: number;
+        };
+        /**
          * RestoreInput
          * @description Archived memories to restore.
          * @example {
@@ -3763,6 +4164,18 @@ export interface components {
              * @description The newest version that you read, 0 for none; any version by default.
              */
             expected_version?: number | null;
+        };
+        /**
+         * RotationInput
+         * @description How long former secrets still sign.
+         */
+        RotationInput: {
+            /**
+             * Overlap Seconds
+             * @description A day by default.
+             * @default 86400
+             */
+            overlap_seconds?: number;
         };
         /**
          * RunAgentInput
@@ -4128,6 +4541,14 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+        };
+        /**
+         * SecretView
+         * @description A new secret, which is returned only once.
+         */
+        SecretView: {
+            /** Secret */
+            secret: string;
         };
         /**
          * SectionView
@@ -4717,6 +5138,12 @@ export interface components {
              * @description Only this run; by default every run of the session.
              */
             run_id?: string | null;
+            /**
+             * May Run
+             * @description Whether it also runs agents in the session, and cancels their runs. Needs `append`.
+             * @default false
+             */
+            may_run?: boolean;
         };
         /**
          * TicketView
@@ -4725,7 +5152,7 @@ export interface components {
         TicketView: {
             /**
              * Ticket
-             * @description For the query of one connection: ?ticket=…
+             * @description For the query: ?ticket=…, of any number of connections until it expires
              */
             ticket: string;
             /**
@@ -6804,6 +7231,112 @@ export interface operations {
             };
         };
     };
+    follow_session_api_threads__session_id__events_get: {
+        parameters: {
+            query?: {
+                /** @description The id of the last frame, or -1 for every frame; Last-Event-ID takes precedence. */
+                offset?: string | null;
+                /** @description custom: the first frame and the heartbeats are CUSTOM events. */
+                frames?: "agui" | "custom";
+                /** @description For clients before protocol 1.0: omit the outcomes that they refuse. */
+                legacy?: boolean;
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
+                ticket?: string | null;
+            };
+            header?: {
+                "last-event-id"?: string | null;
+            };
+            path: {
+                /** @description The session's id; write '/' in it as %2F. */
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The run's AG-UI events, as they occur. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": unknown;
+                };
+            };
+            /** @description The ticket has expired or does not allow this (`/problems/wrong-ticket`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Pages of this site may not follow streams (`/problems/wrong-origin`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such session (`/problems/session-not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This process is shutting down (`/problems/ending`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     follow_run_api_runs__run_id__events_get: {
         parameters: {
             query?: {
@@ -6813,7 +7346,7 @@ export interface operations {
                 frames?: "agui" | "custom";
                 /** @description For clients before protocol 1.0: omit the outcomes that they refuse. */
                 legacy?: boolean;
-                /** @description Replaces the key; valid once. */
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
                 ticket?: string | null;
             };
             header?: {
@@ -6843,7 +7376,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description The ticket does not allow this (`/problems/wrong-ticket`). */
+            /** @description The ticket has expired or does not allow this (`/problems/wrong-ticket`). */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7478,15 +8011,10 @@ export interface operations {
     cancel_run_api_runs__run_id__cancel_post: {
         parameters: {
             query?: {
-                /** @description The application. Or the header X-App-Name, percent-encoded. One of the two. */
-                app_name?: string | null;
-                /** @description The user. Or the header X-User-Id, percent-encoded. One of the two. */
-                user_id?: string | null;
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
+                ticket?: string | null;
             };
-            header?: {
-                "x-app-name"?: string | null;
-                "x-user-id"?: string | null;
-            };
+            header?: never;
             path: {
                 /** @description The run's id, as its client chose it. */
                 run_id: string;
@@ -7513,7 +8041,7 @@ export interface operations {
                     "application/json": components["schemas"]["RunView"];
                 };
             };
-            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            /** @description The ticket has expired or does not allow this (`/problems/wrong-ticket`). */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -7522,7 +8050,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            /** @description Pages of this site may not follow streams (`/problems/wrong-origin`). */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -8296,15 +8824,11 @@ export interface operations {
                 active_run?: "refuse" | "cancel";
                 /** @description server: take the session's conversation, whatever the client sent, and send it first. */
                 history?: "same" | "server";
-                /** @description The application. Or the header X-App-Name, percent-encoded. One of the two. */
-                app_name?: string | null;
-                /** @description The user. Or the header X-User-Id, percent-encoded. One of the two. */
-                user_id?: string | null;
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
+                ticket?: string | null;
             };
             header?: {
                 "last-event-id"?: string | null;
-                "x-app-name"?: string | null;
-                "x-user-id"?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -8340,7 +8864,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). The ticket has expired or does not allow this (`/problems/wrong-ticket`). */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -8459,15 +8983,11 @@ export interface operations {
                 active_run?: "refuse" | "cancel";
                 /** @description server: take the session's conversation, whatever the client sent, and send it first. */
                 history?: "same" | "server";
-                /** @description The application. Or the header X-App-Name, percent-encoded. One of the two. */
-                app_name?: string | null;
-                /** @description The user. Or the header X-User-Id, percent-encoded. One of the two. */
-                user_id?: string | null;
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
+                ticket?: string | null;
             };
             header?: {
                 "last-event-id"?: string | null;
-                "x-app-name"?: string | null;
-                "x-user-id"?: string | null;
             };
             path: {
                 agent_name: string;
@@ -8505,7 +9025,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). The ticket has expired or does not allow this (`/problems/wrong-ticket`). */
             401: {
                 headers: {
                     [name: string]: unknown;
@@ -13360,6 +13880,1040 @@ export interface operations {
             };
             /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_webhooks_v1_apps__app_name__webhooks_get: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndpointPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_webhook_v1_apps__app_name__webhooks_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EndpointInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewEndpointView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_webhook_v1_apps__app_name__webhooks__endpoint_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndpointView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_webhook_v1_apps__app_name__webhooks__endpoint_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rotate_webhook_v1_apps__app_name__webhooks__endpoint_id__rotate_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RotationInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecretView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    disable_webhook_v1_apps__app_name__webhooks__endpoint_id__disable_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndpointView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    enable_webhook_v1_apps__app_name__webhooks__endpoint_id__enable_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndpointView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay_webhook_v1_apps__app_name__webhooks__endpoint_id__replay_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReplayInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReplayView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ping_webhook_v1_apps__app_name__webhooks__endpoint_id__ping_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                endpoint_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PingView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_deliveries_v1_apps__app_name__webhook_deliveries_get: {
+        parameters: {
+            query?: {
+                endpoint_id?: string | null;
+                status?: ("waiting" | "parked" | "sending" | "delivered" | "failed" | "cancelled") | null;
+                event_id?: string | null;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeliveryPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
                 headers: {
                     [name: string]: unknown;
                 };
