@@ -63,3 +63,49 @@ AS $$
     )
     SELECT count(*)::integer FROM expired
 $$;
+
+-- Run searches below namespaces: [{"place", "lowest", "beyond", "conditions", "limit", "offset"}], with a query's vector
+-- or null for each place. Newest first, or the best of an item's vectors first.
+CREATE OR REPLACE FUNCTION search_items(p_app text, p_searches jsonb, p_omit_expired boolean, p_vectors vector[],
+                                        p_model text)
+RETURNS TABLE (place integer, id uuid, namespace text[], key text, value json, created_at timestamptz,
+               updated_at timestamptz, expires_at timestamptz, refresh_due boolean, score double precision)
+LANGUAGE sql STABLE ROWS 10 SET search_path FROM CURRENT
+AS $$
+    SELECT o.place, f.*
+    FROM jsonb_to_recordset(p_searches) AS o (place integer, lowest text[], beyond text[], conditions jsonb, "limit" integer,
+                                      "offset" integer)
+    LEFT JOIN unnest(p_vectors) WITH ORDINALITY AS q (embedding, nth) ON q.nth = o.place + 1
+    CROSS JOIN LATERAL (
+        SELECT i.id, i.namespace, i.key, i.value, i.created_at, i.updated_at, i.expires_at,
+               i.expires_at < engine_now() + i.ttl * 0.99 AS refresh_due, s.score
+        FROM store_items AS i
+        -- The best of an item's vectors.
+        CROSS JOIN LATERAL (
+            SELECT 1 - min(v.embedding <=> q.embedding) AS score FROM item_vectors AS v
+            WHERE q.embedding IS NOT NULL AND v.item_id = i.id AND v.model = p_model) AS s
+        WHERE i.app_name = p_app AND i.namespace >= o.lowest AND i.namespace < o.beyond
+          AND (q.embedding IS NULL OR s.score IS NOT NULL)
+          AND (NOT p_omit_expired OR i.expires_at IS NULL OR i.expires_at > engine_now())
+          AND (o.conditions IS NULL OR NOT EXISTS (
+              SELECT FROM jsonb_to_recordset(o.conditions) AS c (path text[], operator text, operand jsonb, number numeric,
+                                                                 "text" text)
+              CROSS JOIN LATERAL (SELECT coalesce(i.value::jsonb #> c.path, 'null') AS value) AS x
+              CROSS JOIN LATERAL (
+                  SELECT CASE WHEN jsonb_typeof(x.value) = 'number' THEN (x.value #>> '{}')::numeric
+                              -- As it is escaped: a float such as 1e+22.
+                              WHEN x.value #>> '{$hippocampus,0}' = 'float'
+                              THEN nullif((x.value #>> '{$hippocampus,1}')::numeric, 'NaN') END AS number,
+                         CASE jsonb_typeof(x.value) WHEN 'string' THEN (x.value #>> '{}') COLLATE "C" END AS "text") AS y
+              -- Numbers compare as numbers, texts by their code points, and nothing else compares but for equality.
+              WHERE NOT coalesce(CASE c.operator
+                  WHEN '$eq' THEN x.value = coalesce(c.operand, 'null') OR y.number = c.number
+                  WHEN '$ne' THEN NOT (x.value = coalesce(c.operand, 'null') OR coalesce(y.number = c.number, false))
+                  WHEN '$gt' THEN y.number > c.number OR y."text" > c."text"
+                  WHEN '$gte' THEN y.number >= c.number OR y."text" >= c."text"
+                  WHEN '$lt' THEN y.number < c.number OR y."text" < c."text"
+                  WHEN '$lte' THEN y.number <= c.number OR y."text" <= c."text" END, false)))
+        ORDER BY s.score DESC NULLS LAST, i.updated_at DESC, i.namespace, i.key
+        LIMIT o."limit" OFFSET o."offset") AS f
+    ORDER BY o.place, f.score DESC NULLS LAST, f.updated_at DESC, f.namespace, f.key;
+$$;

@@ -275,7 +275,8 @@ def test_many_jobs_are_run_again_or_cancelled_by_filters(cli: Run, dsn: str) -> 
     assert {(job["job_type"], job["error_code"]) for job in listed} == {("fast_replay", "503")}
     older = json.loads(cli("jobs", "list", "--type", "fast_replay", "--before", listed[0]["id"], "--json")[1])
     assert [job["id"] for job in older] == [job["id"] for job in listed[1:]]
-    assert cli("jobs", "retry", "--all", "--app", "nobody")[2].strip() == "There is no such job."
+    assert "There is no app 'nobody'" in cli("jobs", "retry", "--all", "--app", "nobody")[2]
+    assert cli("jobs", "retry", "--all", "--user", "nobody")[2].strip() == "There is no such job."
     again = json.loads(cli("jobs", "retry", "--all", "--error-code", "503", "--json")[1])
     assert {(job["id"], job["status"]) for job in again} == {(job["id"], "pending") for job in listed}
     assert len(json.loads(cli("jobs", "--failed", "--json")[1])) == 2

@@ -81,7 +81,7 @@ async def test_every_route_returns_503_while_the_database_is_down_and_recovers(h
 
 async def _ask(client: httpx.AsyncClient, page: Any, method: str, path: str, operation: Any) -> str | None:
     """Describe what is wrong with an operation's response."""
-    if path == "/health":
+    if path in ("/health", "/api/agents"):
         return None
     response = await client.request(method, filled(path, operation, "app", {}), **routine(page, path, operation, "app"))
     is_right = response.status_code == 503 and problem(response)["type"] == "/problems/database-unreachable"

@@ -4168,6 +4168,9 @@ export interface components {
         /**
          * RotationInput
          * @description How long former secrets still sign.
+         * @example {
+         *       "overlap_seconds": 3600
+         *     }
          */
         RotationInput: {
             /**

@@ -39,6 +39,7 @@ class RotationInput(Body):
     overlap_seconds: Annotated[
         float, Field(ge=0, le=OVERLAP_MAX.total_seconds(), allow_inf_nan=False, description="A day by default.")
     ] = OVERLAP.total_seconds()
+    model_config = ConfigDict(json_schema_extra={"examples": [{"overlap_seconds": 3600.0}]})
 
 
 class ReplayInput(Body):
