@@ -241,7 +241,7 @@ WRONG: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/search", {"query": "x" * 32_769}),
     ("POST", "/search", {"query": "x", "limit": 0}),
     ("POST", "/search", {"query": "x", "limit": 1001}),
-    ("POST", "/search", {"query": "x", "query_embedding": [1.0, 2.0], "embedding_model": "m"}),
+    ("POST", "/search", {"query": "x", "query_embedding": [1.0] * 4001, "embedding_model": "m"}),
     ("POST", "/search", {"query": "x", "sources": ["dreams"]}),
     ("POST", "/search", {"query": "x", "sources": []}),
     ("POST", "/search", {"query": "x", "since": "2026-01-01T00:00:00"}),

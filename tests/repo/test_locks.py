@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from tests.support import cli_process
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS
-from tests.support.writer_process import KEY, WriterProcess, problem
+from tests.support.writer_process import KEY, StartedWriter, problem
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 NAMES = ("requirements.lock", "requirements-dev.lock")
@@ -131,7 +131,7 @@ def test_a_writer_without_the_mcp_server_says_so(
 ) -> None:
     """At /mcp, to a client with a key; the rest is served."""
     monkeypatch.setenv("PYTHONPATH", small)
-    with WriterProcess(dsn, tmp_path / "log", api_key=KEY) as writer:
+    with StartedWriter(dsn, tmp_path / "log", api_key=KEY) as writer:
         key = {"Authorization": f"Bearer {KEY}"}
         answer = httpx.post(f"{writer.url}/mcp", headers=key, json={}, timeout=WAIT_SECONDS)
         assert answer.status_code == 404

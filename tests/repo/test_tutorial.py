@@ -66,6 +66,6 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
     assert "completed" in worked
     assert "peanuts" in worked
     assert len(agent.splitlines()) == 2
-    assert "worker" in last
+    assert "all run: deep_reflection, fast_replay, retention, writer" in last
     asked = [call for call in fake.requests if "What can I not eat?" in str(call.body)]
     assert any("allergic to peanuts" in str(call.body) for call in asked)

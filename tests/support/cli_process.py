@@ -43,8 +43,10 @@ class Running:
 
     def __init__(self, home: Path, *arguments: str, **settings: str) -> None:
         self.lines: list[str] = []
-        # As from a terminal, even if the suite itself runs under nohup.
-        inherited = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        # As from a terminal, even if the suite itself runs under nohup or in the background of a shell.
+        inherited = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
+        for number in inherited:
+            signal.signal(number, signal.SIG_DFL)
         self.process = subprocess.Popen(
             command(*arguments),
             env=environment(home, **settings),
@@ -53,7 +55,8 @@ class Running:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        signal.signal(signal.SIGHUP, inherited)
+        for number, handler in inherited.items():
+            signal.signal(number, handler)
 
     def read_until(self, wanted: str) -> str:
         """Return the next line that contains a text."""

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any, Self
 import httpx
 
 from tests.support.forked import ForkedProcess
+from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS
 
 BODY_BYTES_MAX = 9_000_000
@@ -40,13 +42,13 @@ class WriterProcess:
             "HIPPOCAMPUS_API_PORT": str(self.port),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
         }
-        self.process: ForkedProcess | None = None
+        self.process: ForkedProcess | subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def start(self) -> ForkedProcess:
+    def start(self) -> ForkedProcess | subprocess.Popen[bytes]:
         self.process = ForkedProcess(self._module, environment=self._environment, log=self.log_path)
         return self.process
 
@@ -92,6 +94,16 @@ class WriterProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+class StartedWriter(WriterProcess):
+    """A writer that imports the program itself, from the path of the environment."""
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with self.log_path.open("ab") as log:
+            command = [sys.executable, "-m", self._module]
+            self.process = subprocess.Popen(command, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
+        return self.process
 
 
 def problem(response: httpx.Response) -> Mapping[str, Any]:
