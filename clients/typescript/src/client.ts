@@ -318,7 +318,8 @@ export class Hippocampus {
 
   /** Request the cancellation of a run. A run that has ended is not changed. */
   cancelRun(user: string, runId: string, options?: CallOptions): Promise<Schemas["RunView"]> {
-    const params = { path: { run_id: runId }, query: this.#owner(user) };
+    // The document names only the ticket, which a page has in the owner's place.
+    const params = { path: { run_id: runId }, query: this.#owner(user) as object };
     return this.#done(this.api.POST("/api/runs/{run_id}/cancel", { params, ...this.#how(REPEATABLE, options) }));
   }
 
