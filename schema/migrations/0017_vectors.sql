@@ -3,37 +3,25 @@
 -- An index of one dimension could not stay on these columns; see `vector_indexes` for those that replace them.
 DROP INDEX IF EXISTS memories_embedding_idx, messages_embedding_idx;
 
--- A function whose body follows BEGIN ATOMIC holds on to its columns. Until its file is applied again, the programs that
--- run find it with the same body as a string.
+-- A function whose body follows BEGIN ATOMIC or RETURN holds on to its columns. Until its file is applied again, the
+-- programs that run find it with the same body as a string.
 DO $outer$
+DECLARE
+    f record;
 BEGIN
-    IF to_regprocedure('search_facts(text, text, boolean, boolean, timestamptz, timestamptz)') IS NOT NULL THEN
-        EXECUTE $create$
-            CREATE OR REPLACE FUNCTION search_facts(
-                p_app_name text, p_user_id text, p_wanted boolean, p_clocked boolean, p_as_of timestamptz,
-                p_known_at timestamptz)
-            RETURNS TABLE (
-                id uuid, thread_id uuid, fact_type varchar, key varchar, value jsonb, content text, search tsvector,
-                embedding vector, embedding_model text, confidence double precision, from_seq bigint, upto_seq bigint,
-                source_seqs bigint[], valid_from timestamptz)
-            LANGUAGE sql STABLE SET search_path FROM CURRENT
-            AS $$
-                SELECT f.id, f.thread_id, f.fact_type, f.key, f.value, f.content, f.search, f.embedding,
-                       f.embedding_model, f.confidence, f.from_seq, f.upto_seq, f.source_seqs, f.valid_from
-                FROM facts AS f
-                WHERE p_wanted AND NOT p_clocked AND f.app_name = p_app_name AND f.user_id = p_user_id
-                  AND (f.valid_until IS NULL OR f.valid_until > p_as_of)
-                UNION ALL
-                SELECT s.id, s.thread_id, s.fact_type, s.key, s.value, c.content,
-                       coalesce(f.search, search_document(c.content)), f.embedding, f.embedding_model, s.confidence,
-                       s.source_seqs[1], s.source_seqs[cardinality(s.source_seqs)], s.source_seqs, s.valid_from
-                FROM facts_as_of(p_app_name, p_user_id, p_as_of, p_known_at) AS s
-                LEFT JOIN facts AS f ON f.id = s.id AND f.app_name = p_app_name AND f.user_id = p_user_id
-                                     AND f.recorded_at = s.recorded_at AND f.value = s.value,
-                LATERAL (SELECT coalesce(f.content, fact_text(s.key, s.value)) AS content) AS c
-                WHERE p_wanted AND p_clocked
-            $$ $create$;
-    END IF;
+    FOR f IN
+        SELECT DISTINCT p.oid, pg_get_functiondef(p.oid) AS definition, pg_get_function_sqlbody(p.oid) AS body
+        FROM pg_proc AS p
+        JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid
+                           AND d.refclassid = 'pg_class'::regclass
+        JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+        WHERE p.prosqlbody IS NOT NULL AND a.attname = 'embedding'
+          AND d.refobjid IN ('messages'::regclass, 'memories'::regclass, 'memories_archive'::regclass,
+                             'facts'::regclass)
+    LOOP
+        EXECUTE replace(f.definition, f.body, '') || ' SET search_path FROM CURRENT AS ' || quote_literal(
+            regexp_replace(regexp_replace(f.body, '^BEGIN ATOMIC\s+(.*);\s*END$', '\1'), '^RETURN ', 'SELECT '));
+    END LOOP;
 END
 $outer$;
 
