@@ -79,7 +79,9 @@ def test_the_inspector_lists_and_calls_over_stdio(node: Node, tmp_path: Path) ->
 
     assert [tool["name"] for tool in inspect("--method", "tools/list")["tools"]] == list(TOOLS)
     call = ("--method", "tools/call", "--tool-name")
-    stored = inspect(*call, "remember", "--tool-arg", "content=She rows on Sundays.")
+    # With a name, a call that the inspector repeats stores nothing twice.
+    named = ("--tool-arg", "content=She rows on Sundays.", "--tool-arg", "name=rowing")
+    stored = inspect(*call, "remember", *named)
     assert stored["structuredContent"]["id"]
     found = inspect(*call, "search_memory", "--tool-arg", "query=rows", "--tool-arg", "limit=3")
     assert [each["content"] for each in found["structuredContent"]["results"]] == ["She rows on Sundays."]
