@@ -67,21 +67,18 @@ def writer(writer_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield process
 
 
-def test_the_inspector_lists_and_calls_over_stdio(node: Node, tmp_path: Path) -> None:
+def test_the_inspector_lists_and_calls_over_stdio(node: Node, home: Path) -> None:
     """As a desktop client starts the server: without a database, which each start creates or finds."""
-    home = tmp_path / "home"
     command = cli_process.command("mcp", "--app", "assistant", "--user", "ann")
 
     def inspect(*words: str) -> Any:
-        done = node("mcp-inspector", "--cli", *command, *words, **cli_process.environment(home))
+        done = node("mcp-inspector", "--cli", "-e", f"HIPPOCAMPUS_HOME={home}", *command, *words)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
     assert [tool["name"] for tool in inspect("--method", "tools/list")["tools"]] == list(TOOLS)
     call = ("--method", "tools/call", "--tool-name")
-    # With a name, a call that the inspector repeats stores nothing twice.
-    named = ("--tool-arg", "content=She rows on Sundays.", "--tool-arg", "name=rowing")
-    stored = inspect(*call, "remember", *named)
+    stored = inspect(*call, "remember", "--tool-arg", "content=She rows on Sundays.")
     assert stored["structuredContent"]["id"]
     found = inspect(*call, "search_memory", "--tool-arg", "query=rows", "--tool-arg", "limit=3")
     assert [each["content"] for each in found["structuredContent"]["results"]] == ["She rows on Sundays."]
