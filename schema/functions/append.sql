@@ -68,6 +68,42 @@ BEGIN
 END
 $$;
 
+-- The metadata that an event gives its message: see pulse/event_rows.py. The body is opened only if it may have some.
+CREATE OR REPLACE FUNCTION message_metadata(p_actions json) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN strpos(p_actions::text, '"message_metadata"') > 0 THEN
+                CASE WHEN json_typeof(p_actions -> 'message_metadata') = 'object'
+                     THEN (p_actions -> 'message_metadata')::jsonb ELSE '{}' END
+            ELSE '{}' END;
+
+-- Reports, beside the result of an append that will be committed, a state over 80 % of its limit: as a notice, which
+-- costs no round trip, with ids and sizes alone.
+CREATE OR REPLACE FUNCTION note_state_size(p_app_name text, p_thread_id uuid, p_max_bytes integer, p_bytes integer)
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    RAISE NOTICE 'a state is % bytes, over 80 %% of the limit of %', p_bytes, p_max_bytes USING
+        ERRCODE = 'HP095',
+        DETAIL = jsonb_build_object('app_name', p_app_name, 'thread_id', p_thread_id, 'bytes', p_bytes,
+                                    'limit_bytes', p_max_bytes);
+END
+$$;
+
+-- Refuses what a caller stores without having done about secrets what the app's policy says: redaction is done outside of
+-- the database, and a caller that knows nothing of it, or of the policy's last change, must not store anything.
+-- p_redaction NULL: nothing was to be done. Errors: HP096.
+CREATE OR REPLACE FUNCTION check_redaction(p_policy app_policies, p_redaction text) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF p_redaction <> p_policy.redaction THEN
+        RAISE EXCEPTION 'the app''s policy on secrets is %, and the caller applied %: read it again and retry',
+            p_policy.redaction, p_redaction USING ERRCODE = 'HP096';
+    END IF;
+END
+$$;
+
 -- Appends up to 1,000 events to one session, in order. All or none.
 --
 -- Events whose id is stored already with the same content are skipped and returned as they are stored, whatever
@@ -77,13 +113,14 @@ $$;
 -- p_thread_id refuses another thread of the same names: one that was deleted and created again. p_event_time is the
 -- exact time of the last event.
 -- p_notify false: the caller notifies the listeners itself after its commit.
--- Errors: HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
+-- p_redaction: what the caller did about secrets, which must be what the app's policy says. NULL: the engine's own words.
+-- Errors: HP096 the policy says otherwise, HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
 -- HP005 event too large, HP007 bad input.
 CREATE OR REPLACE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_events event_input[], p_notify boolean DEFAULT true,
     p_expected_user_version bigint DEFAULT NULL, p_expected_app_version bigint DEFAULT NULL,
-    p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL)
+    p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL, p_redaction text DEFAULT 'off')
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
                appended boolean, thread_id uuid, version integer, last_seq bigint,
                user_version bigint, app_version bigint)
@@ -161,6 +198,7 @@ BEGIN
     END IF;
     SELECT * INTO v_policy FROM app_policies
     WHERE app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*');
+    PERFORM check_redaction(v_policy, p_redaction);
     v_now := greatest(engine_now(), t.last_event_at);
 
     FOREACH i IN ARRAY p_events LOOP
@@ -192,9 +230,10 @@ BEGIN
                 ' read it again and retry' USING ERRCODE = 'HP002';
         END IF;
     END IF;
-    IF greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app))
-       > v_policy.max_state_bytes THEN
+    v_bytes := greatest(pg_column_size(v_state), pg_column_size(v_user), pg_column_size(v_app));
+    IF v_bytes > v_policy.max_state_bytes * 0.8 THEN
         PERFORM check_state_size(v_policy.max_state_bytes, v_state, v_user, v_app);
+        PERFORM note_state_size(p_app_name, t.id, v_policy.max_state_bytes, v_bytes::integer);
     END IF;
 
     t.last_seq := t.last_seq + v_given - v_known;
@@ -224,9 +263,9 @@ BEGIN
             FROM given AS g WHERE g.fresh
         ), stored_messages AS (
             INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
-                                  token_estimate, occurred_at, created_at)
+                                  token_estimate, metadata, occurred_at, created_at)
             SELECT t.id, g.seq, g.id, p_app_name, p_user_id, g.role, g.author, g.message,
-                   estimate_tokens(g.message), g.happened_at, v_now
+                   estimate_tokens(g.message), message_metadata(g.actions), g.happened_at, v_now
             FROM given AS g WHERE g.fresh AND g.message IS NOT NULL
         )
         SELECT g.id, coalesce(e.sequence_num, g.seq), coalesce(e.occurred_at, g.happened_at),
@@ -268,6 +307,7 @@ $$;
 CREATE OR REPLACE FUNCTION append_next_event(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer, i event_input,
     p_notify boolean DEFAULT true, p_thread_id uuid DEFAULT NULL, p_event_time double precision DEFAULT NULL,
+    p_redaction text DEFAULT 'off',
     OUT sequence_num bigint, OUT occurred_at timestamptz, OUT created_at timestamptz, OUT appended boolean,
     OUT thread_id uuid, OUT version integer, OUT last_seq bigint, OUT user_version bigint, OUT app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -302,7 +342,7 @@ BEGIN
     WHERE p.app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*')
       AND t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id
       AND t.version = p_expected_version AND (p_thread_id IS NULL OR t.id = p_thread_id) AND NOT has_expired(t)
-      AND v_bytes <= p.max_event_bytes AND i.id <> ''
+      AND v_bytes <= p.max_event_bytes AND i.id <> '' AND p.redaction = p_redaction
       AND NOT EXISTS (SELECT FROM events AS e WHERE e.thread_id = t.id AND e.id = i.id AND e.id <> '')
     RETURNING t.id, t.version, t.last_seq, t.last_seq, t.last_event_at, coalesce(i.occurred_at, t.last_event_at), true,
               CASE WHEN i.session_delta IS NOT NULL THEN pg_column_size(t.state) END, p.max_state_bytes,
@@ -316,7 +356,7 @@ BEGIN
         SELECT s.sequence_num, s.occurred_at, s.created_at, s.appended, s.thread_id, s.version, s.last_seq,
                s.user_version, s.app_version
         FROM append_events(p_app_name, p_user_id, p_session_id, p_expected_version, ARRAY[i], p_notify,
-                           p_thread_id => p_thread_id, p_event_time => p_event_time) AS s
+                           p_thread_id => p_thread_id, p_event_time => p_event_time, p_redaction => p_redaction) AS s
         INTO sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version;
         RETURN;
     END IF;
@@ -326,9 +366,10 @@ BEGIN
     END IF;
     IF i.message IS NOT NULL THEN
         INSERT INTO messages (thread_id, sequence_num, event_id, app_name, user_id, role, author, content,
-                              token_estimate, occurred_at, created_at)
+                              token_estimate, metadata, occurred_at, created_at)
         VALUES (append_next_event.thread_id, append_next_event.sequence_num, i.id, p_app_name, p_user_id, i.role,
-                i.author, i.message, v_tokens, append_next_event.occurred_at, append_next_event.created_at);
+                i.author, i.message, v_tokens, message_metadata(i.actions), append_next_event.occurred_at,
+                append_next_event.created_at);
     END IF;
     IF coalesce(i.user_delta, i.app_delta) IS NOT NULL THEN
         SELECT CASE WHEN i.user_delta IS NOT NULL THEN s.user_state END,
@@ -338,11 +379,13 @@ BEGIN
         INTO v_user, v_app, user_version, app_version
         FROM merge_shared_states(p_app_name, p_user_id, i.user_delta, i.app_delta) AS s;
     END IF;
-    IF greatest(v_state_bytes, pg_column_size(v_user), pg_column_size(v_app)) > v_max_state_bytes THEN
+    v_state_bytes := greatest(v_state_bytes, pg_column_size(v_user), pg_column_size(v_app));
+    IF v_state_bytes > v_max_state_bytes * 0.8 THEN
         PERFORM check_state_size(
             v_max_state_bytes,
             (SELECT state FROM threads WHERE id = append_next_event.thread_id AND i.session_delta IS NOT NULL),
             v_user, v_app);
+        PERFORM note_state_size(p_app_name, append_next_event.thread_id, v_max_state_bytes, v_state_bytes);
     END IF;
     INSERT INTO events (thread_id, sequence_num, id, invocation_id, author, event_type, content, actions,
                         version, session_delta, user_delta, app_delta, user_version, app_version,
@@ -373,7 +416,8 @@ CREATE OR REPLACE FUNCTION append_event(
     p_event_id text, p_author text, p_event_type text, p_content json,
     p_role text DEFAULT NULL, p_message text DEFAULT NULL, p_session_delta jsonb DEFAULT NULL,
     p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL, p_actions json DEFAULT '{}',
-    p_invocation_id text DEFAULT '', p_occurred_at timestamptz DEFAULT NULL, p_notify boolean DEFAULT true)
+    p_invocation_id text DEFAULT '', p_occurred_at timestamptz DEFAULT NULL, p_notify boolean DEFAULT true,
+    p_redaction text DEFAULT 'off')
 RETURNS TABLE (event_id text, sequence_num bigint, occurred_at timestamptz, created_at timestamptz,
                appended boolean, thread_id uuid, version integer, last_seq bigint,
                user_version bigint, app_version bigint)
@@ -381,14 +425,14 @@ LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     SELECT p_event_id, s.* FROM append_next_event(p_app_name, p_user_id, p_session_id, p_expected_version, ROW(
         p_event_id, p_author, p_event_type, p_invocation_id, p_content, p_actions, p_session_delta, p_user_delta,
-        p_app_delta, p_role, p_message, p_occurred_at)::event_input, p_notify) AS s
+        p_app_delta, p_role, p_message, p_occurred_at)::event_input, p_notify, p_redaction => p_redaction) AS s
 $$;
 
 -- append_events for one event by a reader that knows only events, not the version: the session's last event must be
 -- among p_seen_ids, the newest ones read. Errors: as append_events; also HP002 for an event that was not read.
 CREATE OR REPLACE FUNCTION append_seen_event(
     p_app_name text, p_user_id text, p_session_id text, p_seen_ids text[], p_event event_input,
-    p_event_time double precision)
+    p_event_time double precision, p_redaction text DEFAULT 'off')
 RETURNS TABLE (sequence_num bigint, created_at timestamptz, appended boolean, thread_id uuid, version integer,
                last_seq bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -409,6 +453,6 @@ BEGIN
     RETURN QUERY
         SELECT s.sequence_num, s.created_at, s.appended, s.thread_id, s.version, s.last_seq
         FROM append_events(p_app_name, p_user_id, p_session_id, t.version, ARRAY[p_event], false,
-                           p_event_time => p_event_time) AS s;
+                           p_event_time => p_event_time, p_redaction => p_redaction) AS s;
 END
 $$;

@@ -176,10 +176,12 @@ AS $$
     WHERE name = p_breaker AND state = 'half_open' AND probes = p_probe
 $$;
 
--- What `status` and the gauges show.
+-- What `status` and the gauges show: limits of models, not those of tools, which are one for each user.
 CREATE OR REPLACE FUNCTION call_limit_states() RETURNS TABLE (name text, blocked_seconds double precision, reason text)
 LANGUAGE sql VOLATILE SET search_path FROM CURRENT
-AS $$ SELECT l.name, blocked_seconds(l.name), l.reason FROM call_limits AS l ORDER BY l.name $$;
+AS $$
+    SELECT l.name, blocked_seconds(l.name), l.reason FROM call_limits AS l WHERE l.name NOT LIKE 'tool:%' ORDER BY l.name
+$$;
 
 CREATE OR REPLACE FUNCTION call_breaker_states()
 RETURNS TABLE (name text, state text, reason text, probe_seconds double precision, since_seconds double precision)

@@ -1,5 +1,17 @@
 -- Consolidation: enqueuing jobs, and storing what was derived from a slice in one call, together with its watermark.
 
+-- The job of the queue that carries a consolidation job.
+CREATE OR REPLACE FUNCTION defer_consolidation(p_job_id uuid, p_thread_id uuid, p_job_type text) RETURNS bigint
+LANGUAGE sql SET search_path FROM CURRENT
+AS $$
+    SELECT (procrastinate_defer_jobs_v1(ARRAY[ROW(
+        CASE p_job_type WHEN 'fast_replay' THEN 'fast_replay' ELSE 'deep_reflection' END, p_job_type, 0,
+        p_job_type || ':' || p_thread_id, NULL,
+        jsonb_strip_nulls(jsonb_build_object(
+            'job_id', p_job_id, 'traceparent', nullif(current_setting('hippocampus.traceparent', true), ''))), NULL
+        )::procrastinate_job_to_defer_v1]))[1]
+$$;
+
 -- Requests the consolidation of a thread up to its last event. Joins the fresh pending job of this type if there is
 -- one, else creates one and its procrastinate job, all in the caller's transaction.
 -- Errors: HP001 unknown thread, HP012 unknown job type.
@@ -9,7 +21,6 @@ LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_last_seq bigint;
-    v_queue    text;
     v_queued   bigint;
 BEGIN
     IF p_job_type IS NULL OR p_job_type NOT IN ('fast_replay', 'deep_reflection', 'full_consolidation') THEN
@@ -28,11 +39,7 @@ BEGIN
     created := NOT FOUND;
     IF created THEN
         job_id := new_id();
-        v_queue := CASE p_job_type WHEN 'fast_replay' THEN 'fast_replay' ELSE 'deep_reflection' END;
-        SELECT (procrastinate_defer_jobs_v1(ARRAY[ROW(
-                    v_queue, p_job_type, 0, p_job_type || ':' || p_thread_id, NULL,
-                    jsonb_build_object('job_id', job_id), NULL)::procrastinate_job_to_defer_v1]))[1]
-        INTO v_queued;
+        v_queued := defer_consolidation(job_id, p_thread_id, p_job_type);
         INSERT INTO consolidation_jobs (id, thread_id, job_type, upto_seq, procrastinate_job_id)
         VALUES (job_id, p_thread_id, p_job_type, v_last_seq, v_queued);
     END IF;

@@ -1,5 +1,11 @@
 -- Context windows.
 
+-- What a window shows of a fact: its text, without the key where the value is a sentence that stands by itself.
+CREATE OR REPLACE FUNCTION fact_line(p_key text, p_value jsonb, p_content text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN jsonb_typeof(p_value -> 'text') = 'string' AND starts_with(p_content, p_key || ': ')
+            THEN substr(p_content, char_length(p_key) + 3) ELSE p_content END;
+
 -- The turns whose statement no longer holds: a fact that was extracted from them has another value by now, or has ended.
 -- said: the value they state; holds: the fact's present text, NULL if it ended; since: when it changed.
 CREATE OR REPLACE FUNCTION outdated_turns(p_app_name text, p_user_id text)
@@ -7,7 +13,7 @@ RETURNS TABLE (thread_id uuid, sequence_num bigint, said text, holds text, since
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
     SELECT DISTINCT ON (v.thread_id, s.seq, f.id) v.thread_id, s.seq, coalesce(v.value ->> 'text', v.value #>> '{}'),
-           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.content END,
+           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN fact_line(f.key, f.value, f.content) END,
            CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.valid_from ELSE f.valid_until END,
            CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.thread_id END
     FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id CROSS JOIN unnest(v.source_seqs) AS s (seq)
@@ -19,11 +25,12 @@ AS $$
     ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
 $$;
 
--- Whether a fact has its place in every window: allergies, diets and rules.
+-- Whether a fact has its place in every window: allergies and diets, whoever's they are, and rules.
 CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text, p_normal_key text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN p_fact_type = 'rule' OR split_part(lower(p_key), ':', 1) IN ('allergy', 'allergies', 'diet', 'rule')
-       OR split_part(p_normal_key, ':', 1) IN ('allergy', 'diet', 'rule');
+RETURN p_fact_type = 'rule'
+       OR string_to_array(lower(p_key), ':') && ARRAY['allergy', 'allergies', 'diet', 'rule']
+       OR string_to_array(p_normal_key, ':') && ARRAY['allergy', 'diet', 'rule'];
 
 -- Candidates for a context window, in one round trip: what matches the query and the newest summaries ('memory'), facts
 -- that match, the standing ones and the most certain ones ('fact'), the newest turns of the session ('history'). place
@@ -49,6 +56,7 @@ RETURNS TABLE (
     score double precision, session_id text, source_seqs bigint[], fact_key text, is_standing boolean, beside uuid,
     changed text, changed_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -69,22 +77,40 @@ BEGIN
     END IF;
     IF btrim(p_query) <> '' THEN
         RETURN QUERY
-            WITH found AS MATERIALIZED (
-                SELECT s.*, CASE WHEN s.source = 'fact' THEN 'fact'
-                                 WHEN s.source = 'message' AND p_passages > 0 THEN 'turn' ELSE 'memory' END AS group_of
+            WITH changes AS MATERIALIZED (
+                SELECT * FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
+                                     outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+            ), found AS MATERIALIZED (
+                SELECT s.source, s.id, s.score, s.relevance, s.occurred_at,
+                       CASE WHEN s.source = 'fact' THEN 'fact'
+                            WHEN s.source = 'message' AND p_passages > 0 THEN 'turn' ELSE 'memory' END AS group_of
                 FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
                                    least(4 * (p_memories + p_facts) + p_passages, 1000),
                                    p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END,
                                    p_said_since => p_said_since, p_said_until => p_said_until,
-                                   p_said_words => p_said_words, p_said_weights => p_said_weights) AS s
+                                   p_said_words => p_said_words, p_said_weights => p_said_weights, p_bare => true) AS s
             ), ranked AS MATERIALIZED (
                 SELECT r.* FROM (
                     SELECT f.*, row_number() OVER (PARTITION BY f.group_of ORDER BY f.score DESC, f.id) AS nth
                     FROM found AS f) AS r
                 WHERE r.nth <= CASE r.group_of WHEN 'fact' THEN p_facts WHEN 'turn' THEN p_passages ELSE p_memories END
+            ), read AS MATERIALIZED (
+                -- A table is not asked for the rows of another: nothing has the id NULL.
+                SELECT r.*, coalesce(m.memory_type, f.fact_type, g.role)::text AS kind, g.author,
+                       left(CASE WHEN f.id IS NULL THEN coalesce(m.content, g.content)
+                                 ELSE fact_line(f.key, f.value, f.content) END, 500001) AS content,
+                       coalesce(m.thread_id, f.thread_id, g.thread_id) AS thread_id,
+                       coalesce(m.from_seq, f.from_seq, g.sequence_num) AS from_seq,
+                       coalesce(m.upto_seq, f.upto_seq, g.sequence_num) AS upto_seq,
+                       coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]) AS source_seqs,
+                       f.key AS fact_key, is_standing(f.fact_type, f.key, f.normal_key) AS is_standing
+                FROM ranked AS r
+                LEFT JOIN messages AS g ON g.id = CASE WHEN r.source = 'message' THEN r.id END
+                LEFT JOIN memories AS m ON m.id = CASE WHEN r.source = 'memory' THEN r.id END
+                LEFT JOIN facts AS f ON f.id = CASE WHEN r.source = 'fact' THEN r.id END
             ), beside AS (
-                SELECT DISTINCT ON (g.id) g.*, r.id AS beside, r.nth, r.session_id
-                FROM ranked AS r CROSS JOIN LATERAL (
+                SELECT DISTINCT ON (g.id) g.*, r.id AS beside, r.nth
+                FROM read AS r CROSS JOIN LATERAL (
                     (SELECT m.* FROM messages AS m
                      WHERE m.thread_id = r.thread_id AND m.sequence_num < r.from_seq
                      ORDER BY m.sequence_num DESC LIMIT 1)
@@ -97,32 +123,31 @@ BEGIN
                 ORDER BY g.id, r.nth
             ), candidates AS (
                 SELECT CASE r.group_of WHEN 'fact' THEN 'fact' ELSE 'memory' END AS context_type, r.nth AS place, r.source,
-                       r.id, r.kind, g.author, left(r.content, 500001) AS content, r.relevance, r.thread_id, r.from_seq,
-                       r.upto_seq, r.occurred_at,
-                       r.score, r.session_id, r.source_seqs, f.key AS fact_key,
-                       is_standing(f.fact_type, f.key, f.normal_key) AS is_standing, NULL::uuid AS beside
-                FROM ranked AS r
-                LEFT JOIN messages AS g ON r.source = 'message' AND g.id = r.id
-                LEFT JOIN facts AS f ON r.source = 'fact' AND f.id = r.id
+                       r.id, r.kind, r.author, r.content, r.relevance, r.thread_id, r.from_seq, r.upto_seq, r.occurred_at,
+                       r.score, r.source_seqs, r.fact_key, r.is_standing, NULL::uuid AS beside
+                FROM read AS r
                 UNION ALL
                 SELECT 'memory', 100000 + b.nth, 'message', b.id, b.role::text, b.author, left(b.content, 500001), 0, b.thread_id,
-                       b.sequence_num, b.sequence_num, b.occurred_at, 0, b.session_id, ARRAY[b.sequence_num], NULL, NULL,
-                       b.beside
+                       b.sequence_num, b.sequence_num, b.occurred_at, 0, ARRAY[b.sequence_num], NULL, NULL, b.beside
                 FROM beside AS b
             )
             SELECT c.context_type, c.place, c.source, c.id, c.kind, c.author, c.content, c.relevance, c.thread_id,
-                   c.from_seq, c.upto_seq, c.occurred_at, c.score, c.session_id, c.source_seqs, c.fact_key::text,
+                   c.from_seq, c.upto_seq, c.occurred_at, c.score, t.session_id::text, c.source_seqs, c.fact_key::text,
                    coalesce(c.is_standing, false), c.beside, o.holds, o.since
-            FROM candidates AS c LEFT JOIN LATERAL (
+            FROM candidates AS c LEFT JOIN threads AS t ON t.id = c.thread_id
+            LEFT JOIN LATERAL (
                 SELECT o.holds, o.since
-                FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
-                            outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+                FROM changes AS o
                 WHERE o.thread_id = c.thread_id AND o.sequence_num = ANY (c.source_seqs)
                   AND (c.source = 'message' OR strpos(lower(c.content), lower(o.said)) > 0)
                 ORDER BY o.since DESC LIMIT 1) AS o
                 ON c.context_type = 'memory';
     END IF;
     RETURN QUERY
+        WITH changes AS MATERIALIZED (
+            SELECT * FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
+                                 outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+        )
         (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
                 m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
                 m.upto_seq, m.occurred_at, 0::double precision, t.session_id::text, m.source_seqs, NULL::text, false,
@@ -132,8 +157,7 @@ BEGIN
          LEFT JOIN threads AS t ON t.id = m.thread_id
          LEFT JOIN LATERAL (
              SELECT o.holds, o.since
-             FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
-                         outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+             FROM changes AS o
              WHERE o.thread_id = m.thread_id AND o.sequence_num = ANY (m.source_seqs)
                AND strpos(lower(m.content), lower(o.said)) > 0
              ORDER BY o.since DESC LIMIT 1) AS o ON true
@@ -141,7 +165,8 @@ BEGIN
         UNION ALL
         (SELECT 'fact', CASE WHEN k.is_standing THEN 0 ELSE 1000 END
                         + row_number() OVER (ORDER BY k.confidence DESC, k.updated_at DESC, k.id), 'fact', k.id,
-                k.fact_type, NULL, k.content, 0, k.thread_id, k.from_seq, k.upto_seq, k.valid_from, 0, t.session_id::text,
+                k.fact_type, NULL, fact_line(k.key, k.value, k.content), 0, k.thread_id, k.from_seq, k.upto_seq,
+                k.valid_from, 0, t.session_id::text,
                 k.source_seqs, k.key::text, k.is_standing, NULL, NULL, NULL
          FROM (
              SELECT f.*, row_number() OVER (PARTITION BY s.is_standing
@@ -161,8 +186,7 @@ BEGIN
          LEFT JOIN LATERAL (
              -- What was changed in the session itself is said there, further down.
              SELECT o.holds, o.since
-             FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
-                         outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
+             FROM changes AS o
              WHERE o.thread_id = g.thread_id AND o.sequence_num = g.sequence_num
                AND o.changed_in IS DISTINCT FROM g.thread_id
              ORDER BY o.since DESC LIMIT 1) AS o ON true);

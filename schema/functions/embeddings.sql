@@ -232,7 +232,7 @@ DECLARE
     v_table text;
     v_full  boolean;
 BEGIN
-    FOREACH v_table IN ARRAY ARRAY['memory_vectors', 'message_vectors'] LOOP
+    FOREACH v_table IN ARRAY ARRAY['memory_vectors', 'message_vectors', 'knowledge_vectors'] LOOP
         RETURN QUERY EXECUTE format($f$
             SELECT format('DROP INDEX CONCURRENTLY IF EXISTS %%I.%%I', current_schema(), c.relname)
             FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
@@ -247,14 +247,15 @@ BEGIN
                           ' ((embedding::halfvec(%%3$s)) halfvec_ip_ops) WHERE model = %%4$L AND vector_dims(embedding) = %%3$s',
                           n.name, current_schema(), d.size, g.model)
             FROM (SELECT DISTINCT s.model FROM (
-                      SELECT v.model FROM %1$I AS v GROUP BY v.app_name, v.user_id, v.model HAVING count(*) > $1) AS s) AS g
+                      SELECT v.model FROM %1$I AS v GROUP BY %2$s, v.model HAVING count(*) > $1) AS s) AS g
             CROSS JOIN LATERAL (SELECT vector_dims(v.embedding) AS size FROM %1$I AS v
                                 WHERE v.model = g.model LIMIT 1) AS d
             CROSS JOIN LATERAL (SELECT vector_index_name(%1$L, g.model, d.size) AS name) AS n
             WHERE d.size <= 4000 AND NOT EXISTS (
                 SELECT FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
                 WHERE i.indrelid = %1$L::regclass AND c.relname = n.name AND i.indisvalid)
-            $f$, v_table) USING p_rows;
+            $f$, v_table, CASE v_table WHEN 'knowledge_vectors' THEN 'v.corpus_id' ELSE 'v.app_name, v.user_id' END)
+        USING p_rows;
     END LOOP;
 END
 $$;

@@ -74,6 +74,7 @@ AS $$
     SELECT CASE p_scope
         WHEN 'user' THEN c.user_rows || CASE
             WHEN c.table_name = 'threads' THEN ' AND created_at <= $6'
+            WHEN c.table_name = 'traces' THEN ' AND start_time <= $6'
             WHEN c.thread_rows LIKE 'thread_id%' AND c.user_rows IS NOT NULL
             THEN ' AND NOT EXISTS (SELECT FROM threads AS young WHERE young.id = thread_id AND young.created_at > $6)'
             ELSE '' END
@@ -526,8 +527,9 @@ BEGIN
     ELSE
         FOR c IN SELECT * FROM data_catalogue WHERE user_rows IS NOT NULL AND NOT cascades AND table_name <> 'threads'
                  ORDER BY place LOOP
+            -- The condition twice: in a partitioned table, a row of another partition may have the same ctid.
             EXECUTE format('DELETE FROM %1$I WHERE ctid = ANY (ARRAY('
-                           'SELECT ctid FROM %1$I WHERE %2$s LIMIT $7 FOR UPDATE SKIP LOCKED))',
+                           'SELECT ctid FROM %1$I WHERE %2$s LIMIT $7 FOR UPDATE SKIP LOCKED)) AND (%2$s)',
                            c.table_name, erasure_condition(c, 'user'))
             USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e), p_rows;
             GET DIAGNOSTICS v_rows = ROW_COUNT;

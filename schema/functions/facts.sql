@@ -666,6 +666,7 @@ $$;
 CREATE OR REPLACE FUNCTION fact_text(p_key text, p_value jsonb) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_key || ': ' || CASE jsonb_typeof(p_value -> 'text') WHEN 'string'
-    THEN CASE coalesce(p_value ->> 'subject', 'user') WHEN 'user' THEN '' ELSE (p_value ->> 'subject') || ' ' END
+    THEN CASE coalesce(p_value ->> 'subject', 'user') WHEN 'user' THEN '' ELSE (p_value ->> 'subject')
+         || CASE WHEN 'rule' = ANY (string_to_array(p_key, ':')) THEN ': ' ELSE ' ' END END
          || (p_value ->> 'text')
     ELSE p_value #>> '{}' END;

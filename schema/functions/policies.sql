@@ -4,7 +4,8 @@
 CREATE OR REPLACE FUNCTION app_policy(p_app_name text) RETURNS app_policies
 LANGUAGE sql STABLE SET search_path FROM CURRENT
 AS $$
-    SELECT * FROM app_policies WHERE app_name IN (p_app_name, '*') ORDER BY app_name = '*' LIMIT 1
+    -- The row as one value: its columns may grow while this waits for the table.
+    SELECT p FROM app_policies AS p WHERE p.app_name IN (p_app_name, '*') ORDER BY p.app_name = '*' LIMIT 1
 $$;
 
 -- Changes an app's policy ('*': that of every app without its own) and returns it. A new policy of an app starts as a
@@ -37,7 +38,7 @@ BEGIN
         fast_idle_seconds = v_policy.fast_idle_seconds, deep_tokens = v_policy.deep_tokens,
         deep_idle_seconds = v_policy.deep_idle_seconds, max_state_bytes = v_policy.max_state_bytes,
         max_event_bytes = v_policy.max_event_bytes, max_artifact_bytes = v_policy.max_artifact_bytes,
-        snapshot_events = v_policy.snapshot_events,
+        snapshot_events = v_policy.snapshot_events, redaction = v_policy.redaction,
         retention_curve = v_policy.retention_curve,
         decay_rate = v_policy.decay_rate, cleanup_threshold = v_policy.cleanup_threshold,
         min_age_days = v_policy.min_age_days, archive_days = v_policy.archive_days

@@ -30,8 +30,9 @@ BEGIN
 END
 $$;
 
--- append_events for the events of a run, each of which has the run's id.
-CREATE OR REPLACE FUNCTION append_run_events(p_thread threads, p_run_id text, p_events event_input[], p_notify boolean)
+-- append_events for the events of a run, each of which has the run's id. p_redaction: as there.
+CREATE OR REPLACE FUNCTION append_run_events(p_thread threads, p_run_id text, p_events event_input[], p_notify boolean,
+                                             p_redaction text DEFAULT NULL)
 RETURNS stored_event[]
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -42,7 +43,8 @@ BEGIN
     RETURN (
         SELECT array_agg(ROW(a.event_id, a.sequence_num, a.occurred_at, a.created_at, a.appended, a.version, a.last_seq,
                              a.user_version, a.app_version)::stored_event)
-        FROM append_events(p_thread.app_name, p_thread.user_id, p_thread.session_id, NULL, p_events, p_notify) AS a);
+        FROM append_events(p_thread.app_name, p_thread.user_id, p_thread.session_id, NULL, p_events, p_notify,
+                           p_redaction => p_redaction) AS a);
 END
 $$;
 
@@ -74,7 +76,7 @@ $$;
 CREATE OR REPLACE FUNCTION start_run(
     p_app_name text, p_user_id text, p_session_id text, p_run_id text, p_holder text,
     p_lease_seconds double precision, p_events event_input[], p_notify boolean DEFAULT true,
-    p_alone boolean DEFAULT false, p_expected_version integer DEFAULT NULL,
+    p_alone boolean DEFAULT false, p_expected_version integer DEFAULT NULL, p_redaction text DEFAULT 'off',
     OUT run runs, OUT created boolean, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -97,7 +99,7 @@ BEGIN
         RAISE EXCEPTION 'session % is at version %, not %: read it again and retry',
             p_session_id, t.version, p_expected_version USING ERRCODE = 'HP002';
     ELSIF created THEN
-        stored := append_run_events(t, p_run_id, p_events, p_notify);
+        stored := append_run_events(t, p_run_id, p_events, p_notify, p_redaction);
         IF NOT (SELECT bool_and(s.appended) FROM unnest(stored) AS s) THEN
             RAISE EXCEPTION 'a run starts with new events: one of these is stored already' USING ERRCODE = 'HP003';
         END IF;
@@ -141,7 +143,7 @@ $$;
 -- Errors: as hold_run and append_events; HP007 for events that only end_run may append.
 CREATE OR REPLACE FUNCTION write_run(
     p_app_name text, p_run_id text, p_holder text, p_lease_seconds double precision, p_events event_input[],
-    p_tools jsonb DEFAULT '[]', p_notify boolean DEFAULT true,
+    p_tools jsonb DEFAULT '[]', p_notify boolean DEFAULT true, p_redaction text DEFAULT 'off',
     OUT run runs, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -157,7 +159,7 @@ BEGIN
     v_held := hold_run(p_app_name, p_run_id, p_holder, p_events);
     v_thread := v_held.thread;
     run := v_held.run;
-    stored := append_run_events(v_thread, p_run_id, p_events, p_notify);
+    stored := append_run_events(v_thread, p_run_id, p_events, p_notify, p_redaction);
     IF run.status <> 'running' OR NOT (SELECT bool_or(s.appended) FROM unnest(stored) AS s) THEN
         RETURN;
     END IF;
@@ -209,6 +211,7 @@ $$;
 CREATE OR REPLACE FUNCTION end_run(
     p_app_name text, p_run_id text, p_holder text, p_status text, p_events event_input[],
     p_error text DEFAULT NULL, p_error_code text DEFAULT NULL, p_notify boolean DEFAULT true,
+    p_redaction text DEFAULT 'off',
     OUT run runs, OUT stored stored_event[])
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -228,7 +231,7 @@ BEGIN
     IF run.status = 'running' AND p_status <> 'completed' THEN
         PERFORM store_partial_messages(v_thread, p_run_id, p_notify);
     END IF;
-    stored := append_run_events(v_thread, p_run_id, p_events, p_notify);
+    stored := append_run_events(v_thread, p_run_id, p_events, p_notify, p_redaction);
     IF run.status = 'running' THEN
         UPDATE runs AS r SET status = p_status, error = p_error, error_code = p_error_code,
                              completed_at = engine_now(), last_seq = stored[cardinality(stored)].last_seq

@@ -232,6 +232,26 @@ BEGIN
 END
 $$;
 
+-- The rarest of the queries, as one: as many as p_rows rows have together, and at least one. p_seen: how many rows match
+-- each.
+CREATE OR REPLACE FUNCTION rarest_queries(p_queries tsquery[], p_seen double precision[], p_rows double precision)
+RETURNS tsquery
+LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_rare tsquery;
+    v_rows double precision := 0;
+    v_term record;
+BEGIN
+    FOR v_term IN SELECT u.query, u.rows FROM unnest(p_queries, p_seen) AS u (query, rows) ORDER BY u.rows LOOP
+        EXIT WHEN v_rows > 0 AND v_rows + v_term.rows > p_rows;
+        v_rare := coalesce(v_rare || v_term.query, v_term.query);
+        v_rows := v_rows + v_term.rows;
+    END LOOP;
+    RETURN v_rare;
+END
+$$;
+
 -- The memories of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest
 -- vectors, the newest. `seen` is, for each of the single-term queries, in how many rows of the scope the term occurs:
 -- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
@@ -245,10 +265,8 @@ AS $$
 DECLARE
     c_rows     constant integer := greatest(2000, 4 * p_limit);
     v_rare     tsquery;
-    v_rows     double precision := 0;
     v_sampled  integer;
     v_in       double precision[];
-    v_term     record;
 BEGIN
     SELECT count(*) INTO total FROM memories AS m
     WHERE m.app_name = p_app_name AND m.user_id = p_user_id
@@ -278,11 +296,7 @@ BEGIN
                 LIMIT 2 * c_rows) AS counted);
         END IF;
     END LOOP;
-    FOR v_term IN SELECT u.query, u.rows FROM unnest(p_queries, seen) AS u (query, rows) ORDER BY u.rows LOOP
-        EXIT WHEN v_rows > 0 AND v_rows + v_term.rows > c_rows;
-        v_rare := coalesce(v_rare || v_term.query, v_term.query);
-        v_rows := v_rows + v_term.rows;
-    END LOOP;
+    v_rare := rarest_queries(p_queries, seen, c_rows);
 
     SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
         (SELECT m.id FROM memories AS m
@@ -448,8 +462,8 @@ BEGIN ATOMIC
     WHERE p_wanted AND p_clocked;
 END;
 
--- The turns that a search covers, and how each matches by itself. Planned for this user at every call, as in
--- `search_learned`; what `search_memory` does with the rows is planned once.
+-- The turns that a search covers, and how each matches by itself. The plan for all turns of a user is
+-- made once, any other for its arguments, as in `search_learned`.
 CREATE OR REPLACE FUNCTION search_turns(
     p_app_name text, p_user_id text, p_wanted boolean, p_messages text, p_latest integer, p_thread_id uuid,
     p_ids uuid[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_words text,
@@ -458,22 +472,45 @@ RETURNS TABLE (
     id uuid, thread_id uuid, place bigint, length integer, document tsvector, similarity double precision,
     author_match boolean, asks boolean, occurred_at timestamptz)
 LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
-SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB' SET enable_nestloop = off
+SET enable_mergejoin = off SET enable_seqscan = off SET enable_indexscan = on
 AS $$
 #variable_conflict use_column
 DECLARE
     v_query halfvec := l2_normalize(p_embedding)::halfvec;
     v_size  integer := vector_dims(p_embedding);
-    v_whole boolean := p_ids IS NULL AND p_messages = 'all'
-        AND num_nonnulls(p_thread_id, p_since, p_until, p_metadata, p_latest) = 0;
 BEGIN
     IF NOT p_wanted THEN
+        RETURN;
+    END IF;
+    IF p_ids IS NULL AND p_messages = 'all'
+       AND num_nonnulls(p_thread_id, p_since, p_until, p_metadata, p_latest) = 0
+    THEN
+        PERFORM set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_indexscan', 'off', true);
+        RETURN QUERY
+        SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
+               CASE WHEN g.search @@ p_any THEN g.search END AS document,
+               CASE WHEN w.id IS NOT NULL THEN w.similarity WHEN v_size IS NOT NULL
+                    THEN model_similarity(g.embedding, g.embedding_model, p_embedding, p_embedding_model) END AS similarity,
+               g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
+                   AND strpos(p_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
+               right(g.content, 1) IN ('?', '？') AS asks, g.occurred_at
+        FROM (
+            SELECT m.* FROM threads AS t CROSS JOIN LATERAL (
+                SELECT * FROM messages AS m
+                WHERE m.thread_id = t.id AND m.app_name = p_app_name AND m.user_id = p_user_id OFFSET 0) AS m
+            WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t) OFFSET 0) AS g
+        -- The vectors of the whole scope. OFFSET has them compared before they are joined: a join would copy them.
+        LEFT JOIN (
+            SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
+            WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+              AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = g.id;
         RETURN;
     END IF;
     RETURN QUERY
     SELECT g.id, g.thread_id, g.sequence_num AS place, length(g.search) AS length,
            CASE WHEN g.search @@ p_any THEN g.search END AS document,
-           coalesce(w.similarity, v.similarity,
+           coalesce(v.similarity,
                     model_similarity(g.embedding, g.embedding_model, p_embedding, p_embedding_model)) AS similarity,
            g.author NOT IN ('user', 'model', 'assistant', 'tool', 'agent')
                AND strpos(p_words, ' ' || lower(g.author) || ' ') > 0 AS author_match,
@@ -493,59 +530,78 @@ BEGIN
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
         ORDER BY m.sequence_num DESC LIMIT p_latest) AS g
-    -- The vectors of the whole scope, or one by one those of the rows. OFFSET has them compared before they are joined: a
-    -- join would copy them.
-    LEFT JOIN (
-        SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
-        WHERE v_whole AND v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
-          AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = g.id
     LEFT JOIN LATERAL (
         SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM message_vectors AS v
-        WHERE NOT v_whole AND v.id = g.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
+        WHERE v.id = g.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
         OFFSET 0) AS v ON true
     LIMIT p_latest;
 END
 $$;
 
--- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope.
+-- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope. The turns that each
+-- tells of, thread_id, from_seq and upto_seq: for an insight the first; memory_type is NULL for what repeats no turns: an
+-- insight of several. The plan for a whole
+-- scope is made once, and reads both tables by their scope; any other is planned for its arguments.
 CREATE OR REPLACE FUNCTION search_learned(
     p_app_name text, p_user_id text, p_ids uuid[], p_without_copies boolean, p_memory_types text[], p_thread_id uuid,
     p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_embedding vector,
     p_embedding_model text, p_curve text, p_decay_rate double precision, p_now timestamptz)
 RETURNS TABLE (
     id uuid, length integer, document tsvector, similarity double precision, occurred_at timestamptz,
-    retention double precision)
+    retention double precision, thread_id uuid, from_seq bigint, upto_seq bigint, memory_type text)
 LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
-SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB' SET enable_nestloop = off
+SET enable_mergejoin = off SET enable_seqscan = off SET enable_indexscan = on
 AS $$
 #variable_conflict use_column
 DECLARE
     v_query halfvec := l2_normalize(p_embedding)::halfvec;
     v_size  integer := vector_dims(p_embedding);
-    v_whole boolean := p_ids IS NULL
-        AND num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0;
 BEGIN
+    IF p_ids IS NULL AND num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0 THEN
+        PERFORM set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_indexscan', 'off', true);
+        RETURN QUERY
+        SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
+               CASE WHEN w.id IS NOT NULL THEN w.similarity WHEN v_size IS NOT NULL
+                    THEN model_similarity(m.embedding, m.embedding_model, p_embedding, p_embedding_model) END,
+               m.occurred_at,
+               retention_score(p_curve, m.initial_score, m.access_count,
+                               CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now),
+               m.thread_id, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END,
+               CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END,
+               CASE WHEN m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1
+                    THEN m.memory_type::text END
+        FROM memories AS m
+        -- OFFSET has the vectors compared before they are joined: a join would copy them.
+        LEFT JOIN (
+            SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
+            WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+              AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = m.id
+        WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+          -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
+          AND NOT (p_without_copies AND m.memory_type = 'episodic' AND m.from_seq IS NOT NULL AND EXISTS (
+                  SELECT FROM messages AS g JOIN threads AS t ON t.id = g.thread_id AND NOT has_expired(t)
+                  WHERE g.thread_id = m.thread_id AND g.sequence_num BETWEEN m.from_seq AND m.upto_seq));
+        RETURN;
+    END IF;
     RETURN QUERY
     SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
-           coalesce(w.similarity, v.similarity,
+           coalesce(v.similarity,
                     model_similarity(m.embedding, m.embedding_model, p_embedding, p_embedding_model)),
            m.occurred_at,
            retention_score(p_curve, m.initial_score, m.access_count,
-                           CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now)
+                           CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now),
+           m.thread_id, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END,
+           CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END,
+           CASE WHEN m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1
+                THEN m.memory_type::text END
     FROM memories AS m
-    -- The vectors of the whole scope, or one by one those of the rows. OFFSET has them compared before they are joined: a
-    -- join would copy them.
-    LEFT JOIN (
-        SELECT v.id, least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
-        WHERE v_whole AND v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
-          AND vector_dims(v.embedding) = v_size OFFSET 0) AS w ON w.id = m.id
     LEFT JOIN LATERAL (
         SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
-        WHERE NOT v_whole AND v.id = m.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
+        WHERE v.id = m.id AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
         OFFSET 0) AS v ON true
     WHERE m.app_name = p_app_name AND m.user_id = p_user_id
       AND (p_ids IS NULL OR m.id = ANY (p_ids))
-      -- A slice repeats its turns word for word: where they are searched themselves, it is left out.
       AND NOT (p_without_copies AND m.memory_type = 'episodic' AND m.from_seq IS NOT NULL AND EXISTS (
               SELECT FROM messages AS g JOIN threads AS t ON t.id = g.thread_id AND NOT has_expired(t)
               WHERE g.thread_id = m.thread_id AND g.sequence_num BETWEEN m.from_seq AND m.upto_seq))
@@ -556,42 +612,162 @@ BEGIN
 END
 $$;
 
--- Of the best rows in their order, those that repeat the evidence of another, and its rank: slices, summaries and the
--- insights of one turn repeat their turns; slices and summaries also a better row for the same turns.
-CREATE OR REPLACE FUNCTION repeated_evidence(p_ids uuid[], p_sources text[]) RETURNS TABLE (id uuid, other_rank bigint)
+-- By which words questions ask for what, in English and Chinese, and the words of the keys of facts that answer them, in
+-- the normal form of keys (hippocampus/facts/keys.py). is_person: the fact is one about this relative.
+CREATE OR REPLACE FUNCTION asked_words() RETURNS TABLE (asked text[], words text[], is_person boolean)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT string_to_array(a.asked, '|'), string_to_array(a.words, ' '), a.is_person FROM (VALUES
+        ('live|lives|reside|resides|residence|based|home|city|town|居住|定居|住|家在|城市|安家',
+         'home city town residence location place', false),
+        ('work|works|working|workplace|employer|employed|employment|company|job|上班|工作|公司|单位|任职|就职',
+         'employer company workplace job work occupation employment', false),
+        ('occupation|profession|career|for a living|做什么的|职业|岗位', 'job work occupation profession employment', false),
+        ('from|come from|comes from|hometown|哪里人|哪儿人|老家|家乡|籍贯', 'origin hometown birthplace', false),
+        ('how old|age|多大|几岁|多少岁|年龄|岁数|年纪', 'age', false),
+        ('birthday|birthdate|生日', 'birthday birth date', false),
+        ('name|named|called|叫什么|名字|姓名', 'name', false),
+        ('allergy|allergies|allergic|过敏', 'allergy', false),
+        ('diet|饮食|忌口', 'diet', false),
+        ('study|studies|studying|major|专业|学什么', 'study major', false),
+        ('school|university|college|学校|大学', 'school university college', false),
+        ('married|single|engaged|relationship|marital|结婚|单身|婚姻', 'relationship status marital marriage', false),
+        ('pet|pets|宠物', 'pet', false),
+        ('favorite|favourite|最喜欢|最爱', 'favorite', false),
+        ('phone|telephone|mobile|电话|手机', 'phone number', false),
+        ('email|e mail|邮箱', 'email address', false),
+        ('brother|brothers|哥哥|弟弟|兄弟', 'brother older younger', true),
+        ('sister|sisters|姐姐|妹妹|姐妹', 'sister older younger', true),
+        ('mother|mom|mum|妈妈|母亲', 'mother', true), ('father|dad|爸爸|父亲', 'father', true),
+        ('parents|父母|爸妈', 'parent', true),
+        ('husband|spouse|partner|丈夫|老公|先生', 'husband partner', true),
+        ('wife|spouse|partner|妻子|老婆|太太', 'wife partner', true),
+        ('boyfriend|男朋友|男友', 'boyfriend partner', true), ('girlfriend|女朋友|女友', 'girlfriend partner', true),
+        ('daughter|daughters|女儿', 'daughter child', true), ('son|sons|儿子', 'son child', true),
+        ('child|children|kid|kids|孩子|子女', 'child daughter son', true),
+        ('grandmother|grandma|外婆|姥姥|奶奶', 'grandmother maternal paternal', true),
+        ('grandfather|grandpa|外公|姥爷|爷爷', 'grandfather maternal paternal', true)
+    ) AS a (asked, words, is_person)
+$$;
+
+-- The facts that answer a question about the present state, in whatever language they were stated: all words of the key
+-- are asked for ('home' by 'Where does she live?'), and the question asks for nothing that they do not hold. Who, when,
+-- why, how, with and from ask for something else about a relation, unless it is itself a person, a day or an origin.
+CREATE OR REPLACE FUNCTION asked_facts(p_app_name text, p_user_id text, p_query text, p_terms text[], p_now timestamptz)
+RETURNS uuid[]
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
 AS $$
-#variable_conflict use_column
+DECLARE
+    -- What says nothing of its own in a question.
+    c_idle constant text[] := string_to_array('now|currently|nowadays|presently|these days|moment|right|still|any more|'
+        'anymore|tell|know|remember|user|address|number|status|现在|目前|如今|仍|请问|告诉|知道|记得|用户|哪里|哪儿|什么时候|'
+        '何时|哪一天|哪天|几月几号|几号|什么|多少|谁|吗|呢|吧|了|在|的|是|有|还|她|他|你|您|我|们|哪|家|个|对|叫|里', '|');
+    v_words    text := plain_words(normalize(left(p_query, 1000), NFKC));
+    v_word     text;
+    v_left     text;
+    v_asked    text[];
+    v_by       text[];
+    v_relative integer;
+    v_states   text[];
+    v_people   text[];
+    v_named    text[];
+    v_names    text[];
+    v_rest     text[];
 BEGIN
-    IF p_sources IS NULL OR NOT 'memory' = ANY (p_sources) THEN
-        RETURN;
+    -- A word of Latin letters stands between blanks.
+    SELECT array_agg(w.word) FILTER (WHERE NOT a.is_person), array_agg(w.word) FILTER (WHERE a.is_person),
+           array_agg(DISTINCT q.word), array_agg(DISTINCT q.word) FILTER (WHERE NOT a.is_person),
+           count(DISTINCT q.word) FILTER (WHERE a.is_person)
+    INTO v_states, v_people, v_asked, v_by, v_relative
+    FROM asked_words() AS a, unnest(a.asked) AS q (word), unnest(a.words) AS w (word)
+    WHERE strpos(v_words, CASE WHEN octet_length(q.word) = length(q.word) THEN ' ' || q.word || ' ' ELSE q.word END) > 0;
+    IF v_asked IS NULL OR replace(v_words, ' how old ', ' ') ~ ' (why|how|with) |怎么|怎样|如何|为什么|为何' THEN
+        RETURN NULL;
     END IF;
-    RETURN QUERY
-    WITH told AS MATERIALIZED (
-        SELECT m.id, r.rank, m.thread_id, m.memory_type,
-               CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END AS from_seq,
-               CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END AS upto_seq
-        FROM unnest(p_ids, p_sources) WITH ORDINALITY AS r (id, source, rank) JOIN memories AS m ON m.id = r.id
-        WHERE r.source = 'memory' AND (m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1)
-        UNION ALL
-        SELECT g.id, r.rank, g.thread_id, NULL, g.sequence_num, g.sequence_num
-        FROM unnest(p_ids, p_sources) WITH ORDINALITY AS r (id, source, rank) JOIN messages AS g ON g.id = r.id
-        WHERE r.source = 'message'
-    )
-    SELECT s.id, min(o.rank)
-    FROM told AS s JOIN told AS o ON o.thread_id = s.thread_id
-                                 AND o.from_seq <= s.upto_seq AND o.upto_seq >= s.from_seq
-    WHERE s.memory_type IS NOT NULL AND (o.memory_type IS NULL OR o.rank < s.rank
-                                         AND s.memory_type <> 'semantic' AND o.memory_type <> 'semantic')
-    GROUP BY s.id;
+    IF v_words ~ ' whom? |谁' THEN
+        IF v_words ~ ' who (is|are|s) | who .* (is|are) +$|是谁(?!的)|谁是' THEN
+            -- 'Who is her husband?' asks for his name.
+            v_states := CASE WHEN v_by IS NULL AND v_relative = 1 THEN v_people || 'name'::text
+                             WHEN v_by <@ '{favorite,favourite,employer,最喜欢,最爱}'::text[] THEN v_states END;
+        ELSIF v_words !~ ' (work|works|working) for +((now|currently|nowadays|these days) +)?$| for whom ' THEN
+            v_states := NULL;
+        END IF;
+    END IF;
+    IF v_words ~ ' when |什么时候|何时|哪一?天|几号|几点' AND NOT v_by <@ '{birthday,birthdate,生日}'::text[] THEN
+        v_states := NULL;
+    END IF;
+    IF strpos(v_words, ' from ') > 0 THEN
+        -- 'Where is she from?', 'Does she come from Oslo?', but not 'Is this email from her?', 'Does she work from home?'.
+        v_states := CASE WHEN v_words ~ ' comes? from | (where|(what|which) (city|town|country|place|region)) .* from +$'
+                              AND v_by <@ '{from,come from,comes from,city,town,hometown}'::text[]
+                         THEN '{origin,hometown,birthplace}'::text[] END;
+    END IF;
+    IF v_states IS NULL THEN
+        RETURN NULL;
+    END IF;
+    v_left := v_words;
+    FOREACH v_word IN ARRAY v_asked || c_idle LOOP
+        v_left := CASE WHEN octet_length(v_word) = length(v_word) THEN replace(v_left, ' ' || v_word || ' ', ' ')
+                       ELSE replace(v_left, v_word, ' ') END;
+    END LOOP;
+    v_rest := query_terms(v_left);
+    SELECT array_agg(s.name) FILTER (WHERE strpos(v_words, CASE WHEN octet_length(s.name) = length(s.name)
+                                                                THEN ' ' || s.name || ' ' ELSE s.name END) > 0)
+    INTO v_named
+    FROM (SELECT DISTINCT lower(f.value ->> 'subject') AS name FROM facts AS f
+          WHERE f.app_name = p_app_name AND f.user_id = p_user_id AND f.value ? 'subject') AS s;
+    -- What the user is called stands for the user.
+    SELECT array_agg(t.term) INTO v_names
+    FROM facts AS f, unnest(tsvector_to_array(f.search)) AS t (term)
+    WHERE f.app_name = p_app_name AND f.user_id = p_user_id AND f.normal_key = 'name'
+      AND (f.valid_until IS NULL OR f.valid_until > p_now);
+    -- 'Does this come from Mei?' names no place.
+    IF v_words ~ ' comes? from ' AND v_words !~ ' (where|what|which) '
+       AND v_rest <@ (coalesce(v_names, '{}') || query_terms(coalesce(array_to_string(v_named, ' '), ''))) THEN
+        RETURN NULL;
+    END IF;
+    RETURN (
+        SELECT array_agg(f.id)
+        FROM facts AS f,
+             -- The normal form of a key and a question's terms are cut differently ('movie' and 'movi', 'jame' and
+             -- 'James'): both are compared as terms.
+             LATERAL (SELECT tsvector_to_array(search_document(coalesce(f.value ->> 'subject', ''))) AS terms OFFSET 0) AS n,
+             -- The element of a collection is what is asked for: 'allergy:buckwheat'.
+             LATERAL (SELECT array_agg(k.word) AS words,
+                             bool_and(k.word = ANY (v_states || v_people || '{user,current,present,now,family}'::text[])
+                                      OR coalesce(k.terms <@ p_terms, false)) AS are_asked
+                      FROM (SELECT w.word, nullif(tsvector_to_array(search_document(w.word)), '{}') AS terms
+                            FROM unnest(string_to_array(f.normal_key, ' ')) AS w (word) OFFSET 0) AS k
+                      WHERE (k.terms <@ n.terms) IS NOT TRUE
+                        AND k.word <> ALL (string_to_array(lower(coalesce(f.value ->> 'subject', '')), ' '))
+                        AND (f.key !~ ':(allergy|diet|pet|studies|favorite):|^(allergy|diet|pet|studies):'
+                             OR k.word IN ('allergy', 'diet', 'pet', 'study', 'favorite', 'family') OR k.terms <@ p_terms
+                             OR k.word = ANY (v_people))) AS e
+        WHERE f.app_name = p_app_name AND f.user_id = p_user_id AND (f.valid_until IS NULL OR f.valid_until > p_now)
+          -- What tells most facts is compared first: whom they are about, then the words of the table, those of keys.
+          AND CASE WHEN v_named IS NULL OR coalesce(lower(f.value ->> 'subject') = ANY (v_named), true)
+                   THEN string_to_array(f.normal_key, ' ') && v_states END
+          AND e.words && v_states AND e.are_asked
+          -- 'What is the name of her company?' does not ask for hers.
+          AND (e.words <> '{name}' OR v_by <@ '{name,named,called,叫什么,名字,姓名}'::text[])
+          AND (v_people IS NULL OR e.words && v_people)
+          AND (v_people IS NOT NULL OR NOT 'family' = ANY (e.words))
+          -- 'Does she still live in Lisbon?' names a former value.
+          AND v_rest <@ (tsvector_to_array(f.search) || n.terms || coalesce(v_names, '{}')
+                         || CASE WHEN v_words ~ ' (still|anymore|any more) |还|仍' THEN ARRAY(
+                                SELECT unnest(tsvector_to_array(search_document(v.content))) FROM fact_versions AS v
+                                WHERE v.fact_id = f.id AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL)
+                            ELSE '{}' END));
 END
 $$;
 
 -- Turns that state what holds no longer, with the present fact if there is one: a version of a fact was extracted from
 -- them, and another value holds now, or none. Only where the query shares a word with what the two have in common, such
--- as 'lives in', or is near to the fact, and names nothing that the former value alone has: it asks for the present.
+-- as 'lives in', or is near to the fact, and names nothing that the former value alone has: it asks for the present. The
+-- name of whom the fact is about is no such word. p_asked: facts that the query asks for, see `asked_facts`.
 CREATE OR REPLACE FUNCTION former_statements(
-    p_app_name text, p_user_id text, p_terms text[], p_embedding vector, p_embedding_model text, p_now timestamptz)
+    p_app_name text, p_user_id text, p_terms text[], p_embedding vector, p_embedding_model text, p_now timestamptz,
+    p_asked uuid[] DEFAULT NULL)
 RETURNS TABLE (message_id uuid, fact_id uuid)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
 AS $$
@@ -606,14 +782,16 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT coalesce(bool_or(t.term = ANY (n.terms)), false) AS shares,
                coalesce(bool_or(t.term <> ALL (n.terms)), false) AS names_former
-        FROM (SELECT tsvector_to_array(f.search) AS terms) AS n,
+        FROM (SELECT tsvector_to_array(f.search) AS terms,
+                     tsvector_to_array(search_document(coalesce(f.value ->> 'subject', ''))) AS subject OFFSET 0) AS n,
              unnest(tsvector_to_array(search_document(v.content))) AS t (term)
-        WHERE t.term = ANY (p_terms)) AS asked
+        WHERE t.term = ANY (p_terms) AND t.term <> ALL (n.subject)) AS asked
     JOIN messages AS g ON g.thread_id = v.thread_id AND g.sequence_num = ANY (v.source_seqs)
     WHERE f.app_name = p_app_name AND f.user_id = p_user_id
-      AND NOT asked.names_former
-      AND (asked.shares
-           OR model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model) > 0.4)
+      AND (f.id = ANY (p_asked)
+           OR NOT asked.names_former
+              AND (asked.shares
+                   OR model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model) > 0.4))
       AND NOT (f.thread_id = g.thread_id AND g.sequence_num = ANY (f.source_seqs)
                AND (f.valid_until IS NULL OR f.valid_until > p_now));
 END
@@ -640,6 +818,8 @@ $$;
 -- is not the current one is judged by its words.
 -- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
 -- weight) that the row contains, whichever is greater. total counts all rows that match.
+-- p_bare: return no more of a row than source, id, score, its parts, relevance and occurred_at.
+-- p_explain: return parts, what each part adds to the score, in the order of SCORE_PARTS in hippocampus/search.py.
 -- Errors: HP007 bad input, HP001 unknown session, HP049 the vector is not one of this model.
 CREATE OR REPLACE FUNCTION search_memory(
     p_app_name text, p_user_id text, p_query text,
@@ -650,13 +830,14 @@ CREATE OR REPLACE FUNCTION search_memory(
     p_min_relevance double precision DEFAULT 0, p_weights search_weights DEFAULT NULL,
     p_as_of timestamptz DEFAULT NULL, p_known_at timestamptz DEFAULT NULL,
     p_said_since timestamptz[] DEFAULT NULL, p_said_until timestamptz[] DEFAULT NULL, p_said_words text[] DEFAULT NULL,
-    p_said_weights double precision[] DEFAULT NULL)
+    p_said_weights double precision[] DEFAULT NULL, p_explain boolean DEFAULT false, p_bare boolean DEFAULT false)
 RETURNS TABLE (
     source text, id uuid, kind text, content text, metadata jsonb, score double precision, relevance double precision,
     bm25 double precision, context_bm25 double precision, similarity double precision,
     context_similarity double precision, author_match boolean, recency double precision, retention double precision,
     text_rank bigint, vector_rank bigint, matched_terms text[], thread_id uuid, session_id text,
-    from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint)
+    from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint,
+    parts double precision[])
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET jit = off SET work_mem = '32MB'
 AS $$
@@ -665,8 +846,13 @@ DECLARE
     c_exact constant integer := 5000;
     -- The weight of the words of a question for the turn that follows it; see `answered`.
     c_answer   constant double precision := 0.3;
+    -- Facts have numbers below this, memories above it; turns have positive ones.
+    c_facts    constant bigint := -1000000000;
     -- Subtracted from a turn whose fact has changed, and added to what holds now; see `moved`.
     c_changed  constant double precision := 0.25;
+    -- Added to a fact that answers a question about the present state; see `asked_facts`.
+    c_asked    constant double precision := 2.5;
+    v_asked    uuid[];
     v_terms    text[] := query_terms(p_query);
     v_forms    text[];
     v_places   integer[];
@@ -696,8 +882,15 @@ DECLARE
     v_copies   boolean := v_messages AND p_messages = 'all' AND p_metadata IS NULL;
     v_query    halfvec := l2_normalize(p_embedding)::halfvec;
     v_size     integer := vector_dims(p_embedding);
+    v_epoch    double precision := date_part('epoch', v_now);
     v_thread   uuid;
     v_giant    boolean := false;
+    v_said     bigint;
+    -- Whether all rows are counted here, and the numbers of those memories and turns that are: of a giant scope they
+    -- were counted before.
+    v_counted      boolean;
+    v_counted_from bigint;
+    v_counted_to   bigint;
     near       record;
     turns      record;
 BEGIN
@@ -740,7 +933,10 @@ BEGIN
     FOREACH v_cue IN ARRAY coalesce(p_said_words, '{}') LOOP
         v_kept := v_kept || v_cue::tsquery;
     END LOOP;
-    IF v_memories AND v_thread IS NULL THEN
+    -- The index alone tells whether there are more at all; only of those, it is counted how many pass the filters.
+    IF v_memories AND v_thread IS NULL AND EXISTS (
+        SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id OFFSET c_exact)
+    THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
             SELECT FROM memories AS m
             WHERE m.app_name = p_app_name AND m.user_id = p_user_id
@@ -759,9 +955,9 @@ BEGIN
     SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
            NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;
     -- A session has at most as many turns as the number of its last one.
-    IF v_messages AND p_messages = 'all' AND c_exact < (
-        SELECT sum(t.last_seq) FROM threads AS t WHERE t.app_name = p_app_name AND t.user_id = p_user_id)
-    THEN
+    v_said := (SELECT sum(t.last_seq) FROM threads AS t WHERE t.app_name = p_app_name AND t.user_id = p_user_id);
+    v_messages := v_messages AND v_said > 0;
+    IF v_messages AND p_messages = 'all' AND v_said > c_exact THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
             SELECT FROM threads AS t JOIN messages AS g ON g.thread_id = t.id
             WHERE t.app_name = p_app_name AND t.user_id = p_user_id
@@ -776,22 +972,35 @@ BEGIN
         END IF;
     END IF;
 
+    v_present := v_present AND EXISTS (SELECT FROM facts AS f WHERE f.app_name = p_app_name AND f.user_id = p_user_id);
+    IF v_present THEN
+        v_asked := CASE WHEN v_facts THEN asked_facts(p_app_name, p_user_id, p_query, v_terms, v_now) END;
+        v_scale := v_scale + CASE WHEN v_asked IS NULL THEN 0 ELSE c_asked END;
+    END IF;
+    v_counted := near.ids IS NULL AND turns.ids IS NULL;
+    v_counted_from := CASE WHEN near.ids IS NULL THEN c_facts ELSE 0 END;
+    v_counted_to := CASE WHEN turns.ids IS NULL THEN 9e18 ELSE 0 END;
+
     RETURN QUERY
     WITH held AS (
         SELECT * FROM search_facts(p_app_name, p_user_id, v_facts, v_clocked, coalesce(p_as_of, v_now),
                                    coalesce(p_known_at, v_now))
     ), learned AS (
-        SELECT 'memory' AS source, m.id, m.length, m.document, m.similarity, m.occurred_at, m.retention
+        -- Memories have negative numbers, facts those below -1,000,000,000: neither has neighbours.
+        SELECT -m.n AS n, m.id, m.length, m.document, m.similarity, m.occurred_at, m.retention, m.thread_id, m.from_seq,
+               m.upto_seq, m.memory_type
         FROM search_learned(p_app_name, p_user_id, near.ids, v_copies, p_memory_types, v_thread, p_since, p_until,
                             p_metadata, v_kept, p_embedding, p_embedding_model, v_policy.retention_curve,
-                            v_policy.decay_rate, v_now) AS m
+                            v_policy.decay_rate, v_now)
+             WITH ORDINALITY AS m (id, length, document, similarity, occurred_at, retention, thread_id, from_seq, upto_seq,
+                                   memory_type, n)
         WHERE v_memories
         UNION ALL
-        SELECT 'fact', f.id, length(f.search),
+        SELECT -1000000000 - row_number() OVER (), f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
                coalesce(CASE WHEN v.id IS NOT NULL THEN least(-(v.embedding <#> v_query), 1) END,
                         model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model)),
-               f.valid_from, f.confidence
+               f.valid_from, f.confidence, NULL, NULL, NULL, NULL
         FROM held AS f
         LEFT JOIN fact_vectors AS v ON f.embedding_model = p_embedding_model AND v.id = f.id
             AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
@@ -814,45 +1023,52 @@ BEGIN
     ), docs AS MATERIALIZED (
         -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
         -- two on either side, 0.5 and 0.6 per step.
-        SELECT d.n, 'message' AS source, d.id, d.length, d.document, d.similarity, d.author_match, d.asks, d.occurred_at,
-               1::float8 AS retention, lead(d.id) OVER beside AS following,
-               NOT d.asks AND lag(d.asks, 1, false) OVER beside AS answers,
+        SELECT d.n, d.length, d.document,
                0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
                + 0.4219::float8 * lag(d.length, 3, 0) OVER beside + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
                + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
                + 0.216::float8 * lead(d.length, 3, 0) OVER beside
                + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS length_around,
+               d.similarity,
                (0.5::float8 * coalesce(lag(d.similarity, 1) OVER beside, 0)
                 + 0.25::float8 * coalesce(lag(d.similarity, 2) OVER beside, 0)
                 + 0.6::float8 * coalesce(lead(d.similarity, 1) OVER beside, 0)
-                + 0.36::float8 * coalesce(lead(d.similarity, 2) OVER beside, 0)) / 1.71::float8 AS context_similarity
+                + 0.36::float8 * coalesce(lead(d.similarity, 2) OVER beside, 0)) / 1.71::float8 AS context_similarity,
+               d.occurred_at, 1::float8 AS retention, d.author_match, d.asks,
+               -- The turn whose question it follows.
+               CASE WHEN NOT d.asks AND lag(d.asks, 1, false) OVER beside THEN d.n - 1 END AS asked,
+               d.id, lead(d.id) OVER beside AS following,
+               -- The turns that it tells of, and as what: a turn is no memory.
+               d.thread_id, d.place AS from_seq, d.place AS upto_seq, NULL AS memory_type
         FROM in_runs AS d
         WINDOW beside AS (PARTITION BY d.run ORDER BY d.n)
         UNION ALL
-        SELECT -row_number() OVER (), l.source, l.id, l.length, l.document, l.similarity, false, false, l.occurred_at,
-               l.retention, NULL, false, NULL, l.similarity
+        SELECT l.n, l.length, l.document, NULL, l.similarity, l.similarity, l.occurred_at, l.retention, false, false, NULL,
+               l.id, NULL, CASE WHEN l.memory_type IS NOT NULL THEN l.thread_id END, l.from_seq, l.upto_seq, l.memory_type
         FROM learned AS l
     ), together AS MATERIALIZED (
         -- How much the neighbours of a turn say about it, measured on 100 pairs.
         SELECT turn_cohesion(array_agg(p.id ORDER BY p.n), array_agg(p.following ORDER BY p.n)) AS cohesion
         FROM (SELECT d.n, d.id, d.following, row_number() OVER (ORDER BY d.n) AS place, count(*) OVER () AS size
-              FROM docs AS d WHERE d.following IS NOT NULL) AS p
+              FROM docs AS d WHERE v_messages AND d.following IS NOT NULL) AS p
         WHERE p.place % (p.size / 100 + 1) = 0
     ), corpus AS MATERIALIZED (
         -- Where only candidates are read, the rest was counted when they were selected.
-        SELECT (count(*) FILTER (WHERE d.source = 'fact' OR d.source = 'memory' AND near.ids IS NULL
-                                       OR d.source = 'message' AND turns.ids IS NULL)
+        SELECT (count(*) FILTER (WHERE v_counted OR d.n > v_counted_from AND d.n < v_counted_to OR d.n < c_facts)
                 + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,
                greatest(coalesce(near.mean_length, turns.mean_length, avg(d.length)), 1)::float8 AS mean_length,
-               greatest(avg(d.length + d.length_around * g.cohesion), 1)::float8 AS mean_context_length
-        FROM docs AS d CROSS JOIN together AS g
+               greatest(avg(d.length + d.length_around * (SELECT cohesion FROM together)), 1)::float8 AS mean_context_length,
+               min(d.similarity) AS far, nullif(max(d.similarity) - min(d.similarity), 0) AS span,
+               min(d.context_similarity) AS context_far,
+               nullif(max(d.context_similarity) - min(d.context_similarity), 0) AS context_span
+        FROM docs AS d
     ), hits AS MATERIALIZED (
-        SELECT d.n, d.source, d.length, q.place, term_frequency(d.document, q.query) AS tf
+        SELECT d.n, d.length, q.place, term_frequency(d.document, q.query) AS tf
         FROM unnest(v_singles, v_places) AS q (query, place)
         CROSS JOIN LATERAL (SELECT * FROM docs WHERE docs.document @@ q.query OFFSET 0) AS d
         WHERE NOT v_many
         UNION ALL
-        SELECT d.n, d.source, d.length, q.place, least(cardinality(u.positions), 64)
+        SELECT d.n, d.length, q.place, least(cardinality(u.positions), 64)
         FROM docs AS d CROSS JOIN unnest(d.document) AS u
         JOIN unnest(v_forms, v_places) AS q (form, place) ON q.form = u.lexeme
         WHERE v_many
@@ -860,26 +1076,27 @@ BEGIN
         SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
         FROM corpus AS c, unnest(v_terms, near.seen, turns.seen) WITH ORDINALITY AS t (term, memories, turns, place)
         LEFT JOIN (SELECT h.place, count(*) AS others FROM hits AS h
-                   WHERE h.source = 'fact' OR h.source = 'memory' AND near.ids IS NULL
-                         OR h.source = 'message' AND turns.ids IS NULL
+                   WHERE v_counted OR h.n > v_counted_from AND h.n < v_counted_to OR h.n < c_facts
                    GROUP BY h.place) AS h ON h.place = t.place,
         LATERAL (SELECT (coalesce(t.memories, 0) + coalesce(t.turns, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
     ), weights AS MATERIALIZED (
         SELECT array_agg(t.idf ORDER BY t.place) AS idf, nullif(sum(t.idf), 0) AS whole FROM terms AS t
-    ), own AS (
+    ), own AS MATERIALIZED (
         SELECT h.n, sum((SELECT idf FROM weights)[h.place] * h.tf * 1.6::float8
                         / (h.tf + 0.6::float8 * (0.4::float8
                                    + 0.6::float8 * h.length / (SELECT mean_length FROM corpus)))) AS bm25
         FROM hits AS h
         GROUP BY h.n
     ), spread AS (
-        SELECT h.n + o.shift AS n, h.place,
+        SELECT o.n, h.place,
                sum(h.tf * o.share * CASE WHEN o.shift = 0 THEN 1 ELSE (SELECT cohesion FROM together) END) AS tf
-        FROM hits AS h, unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
-                               '{0.1296,0.216,0.36,0.6,1,0.75,0.5625,0.4219,0.3164}'::float8[]) AS o (shift, share)
-        WHERE h.source = 'message'
-        GROUP BY h.n + o.shift, h.place
-    ), context AS (
+        FROM hits AS h CROSS JOIN LATERAL (
+            SELECT h.n + s.shift AS n, s.shift, s.share
+            FROM unnest('{-4,-3,-2,-1,0,1,2,3,4}'::integer[],
+                        '{0.1296,0.216,0.36,0.6,1,0.75,0.5625,0.4219,0.3164}'::float8[]) AS s (shift, share) OFFSET 0) AS o
+        WHERE v_messages AND h.n > 0
+        GROUP BY o.n, h.place
+    ), context AS MATERIALIZED (
         SELECT s.n, sum((SELECT idf FROM weights)[s.place] * s.tf * 1.6::float8
                         / (s.tf + 0.6::float8 * (0.4::float8
                                    + 0.6::float8 * (d.length + d.length_around * (SELECT cohesion FROM together))
@@ -889,72 +1106,96 @@ BEGIN
     ), moved AS (
         -- Up: the rows of the times that the query names, said then, or said later in words such as 'yesterday'; and what
         -- holds now. Down: turns that state what holds no longer.
-        SELECT m.id, max(m.said) + min(m.change) AS shift FROM (
-            SELECT d.id, c.weight AS said, 0::float8 AS change
+        SELECT m.n, max(m.said) + min(m.change) AS shift FROM (
+            SELECT d.n, c.weight AS said, 0::float8 AS change
             FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
             JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
                           AND (c.words = '' OR d.document @@ c.words::tsquery)
             WHERE v_timed
             UNION ALL
-            SELECT c.id, 0, c.change
-            FROM former_statements(p_app_name, p_user_id, v_forms, p_embedding, p_embedding_model, v_now) AS f,
+            SELECT d.n, 0, c.change
+            FROM former_statements(p_app_name, p_user_id, v_forms, p_embedding, p_embedding_model, v_now, v_asked) AS f,
                  LATERAL (VALUES (f.message_id, -c_changed), (f.fact_id, c_changed)) AS c (id, change)
-            WHERE v_present AND c.id IS NOT NULL) AS m
-        GROUP BY m.id
-    ), parts AS MATERIALIZED (
-        -- answered: the words of the question that the turn follows.
-        SELECT d.n, d.source, d.id, d.author_match, d.asks, d.occurred_at, d.retention, d.similarity,
-               d.context_similarity,
-               coalesce(o.bm25, 0) AS bm25,
-               CASE WHEN d.source = 'message' THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25,
-               coalesce(a.bm25, 0) AS answered, coalesce(v.shift, 0) AS shift,
-               CASE WHEN d.source = 'message' THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
-        FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
-        LEFT JOIN own AS a ON d.answers AND a.n = d.n - 1
-        LEFT JOIN moved AS v ON v.id = d.id
-    ), extremes AS (
-        SELECT nullif(max(bm25), 0) AS text, nullif(max(context_bm25), 0) AS context,
-               min(similarity) AS far, nullif(max(similarity) - min(similarity), 0) AS span,
-               min(context_similarity) AS context_far,
-               nullif(max(context_similarity) - min(context_similarity), 0) AS context_span,
-               (SELECT whole FROM weights) AS whole
-        FROM parts
+            JOIN docs AS d ON d.id = c.id
+            WHERE v_present
+            UNION ALL
+            SELECT d.n, c_asked, 0 FROM docs AS d WHERE d.id = ANY (v_asked)) AS m
+        GROUP BY m.n
+    ), extremes AS MATERIALIZED (
+        SELECT nullif(max(o.bm25), 0) AS text,
+               nullif(greatest(max(o.bm25) FILTER (WHERE o.n < 0), (SELECT max(x.bm25) FROM context AS x)), 0) AS context
+        FROM own AS o
     ), normal AS MATERIALIZED (
-        SELECT r.* FROM (
-            SELECT p.*, coalesce(p.bm25 / x.text, 0) AS n_text, coalesce(p.context_bm25 / x.context, 0) AS n_context,
-                   coalesce(p.answered / x.text, 0) AS n_answered,
-                   (p.similarity - x.far) / x.span AS n_vector,
-                   (p.context_similarity - x.context_far) / x.context_span AS n_around,
-                   power(0.5::float8, least(greatest(extract(epoch FROM v_now - p.occurred_at)::float8, 0) / 2592000, 1000))
+        SELECT s.n, s.id, s.occurred_at, s.similarity, s.context_similarity, s.bm25, s.context_bm25, s.fresh, s.retention,
+               s.relevance, s.author_match,
+               -- What the neighbours do not say counts for the turn itself.
+               greatest((w.bm25 * n_text + w.context_bm25 * (s.cohesion * n_context + (1 - s.cohesion) * n_text)
+                + w.similarity * coalesce(n_vector, n_text)
+                + w.context_similarity * (s.cohesion * coalesce(n_around, n_vector, n_context)
+                                          + CASE WHEN n_vector IS NULL THEN (1 - s.cohesion) * n_text ELSE 0 END)
+                + c_answer * s.cohesion * n_answered + s.shift
+                + CASE WHEN s.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
+                - CASE WHEN s.asks THEN w.question ELSE 0 END
+                + w.recency * fresh + w.retention * s.retention)
+               / v_scale, 0) AS score,
+               -- The terms of that sum.
+               CASE WHEN p_explain THEN ARRAY[
+                   w.bm25 * n_text / v_scale,
+                   w.context_bm25 * (s.cohesion * n_context + (1 - s.cohesion) * n_text) / v_scale,
+                   w.similarity * coalesce(n_vector, n_text) / v_scale,
+                   w.context_similarity * (s.cohesion * coalesce(n_around, n_vector, n_context)
+                                           + CASE WHEN n_vector IS NULL THEN (1 - s.cohesion) * n_text ELSE 0 END) / v_scale,
+                   c_answer * s.cohesion * n_answered / v_scale,
+                   s.shift / v_scale,
+                   CASE WHEN s.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END / v_scale,
+                   CASE WHEN s.asks THEN -w.question ELSE 0 END / v_scale,
+                   w.recency * fresh / v_scale,
+                   w.retention * s.retention / v_scale] END AS parts
+        FROM (
+            SELECT p.*, coalesce(p.bm25 / (SELECT text FROM extremes), 0) AS n_text,
+                   coalesce(p.context_bm25 / (SELECT context FROM extremes), 0) AS n_context,
+                   -- The words of the question that the turn follows.
+                   coalesce(p.answered / (SELECT text FROM extremes), 0) AS n_answered,
+                   (p.similarity - (SELECT far FROM corpus)) / (SELECT span FROM corpus) AS n_vector,
+                   (p.context_similarity - (SELECT context_far FROM corpus)) / (SELECT context_span FROM corpus) AS n_around,
+                   power(0.5::float8, least(greatest(v_epoch - date_part('epoch', p.occurred_at), 0) / 2592000, 1000))
                        AS fresh,
-                   greatest(p.similarity, least(p.bm25 / x.whole, 1), 0) AS relevance
-            FROM parts AS p, extremes AS x
-            WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0) AS r
-        WHERE r.relevance >= p_min_relevance
+                   CASE WHEN p.id = ANY (v_asked) THEN 1
+                        ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), 0) END AS relevance
+            FROM (
+                SELECT d.n, d.id, d.occurred_at, d.similarity, d.context_similarity, d.retention, d.author_match, d.asks,
+                       coalesce(o.bm25, 0) AS bm25,
+                       CASE WHEN d.n > 0 THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25,
+                       coalesce(a.bm25, 0) AS answered, coalesce(v.shift, 0) AS shift,
+                       CASE WHEN d.n > 0 THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
+                FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
+                LEFT JOIN (SELECT * FROM own WHERE v_messages) AS a ON a.n = d.asked LEFT JOIN moved AS v ON v.n = d.n
+                OFFSET 0) AS p
+            WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0 OR p.id = ANY (v_asked)
+            OFFSET 0) AS s
+        WHERE s.relevance >= p_min_relevance
     ), sorted AS MATERIALIZED (
-        SELECT array_agg(n.bm25 ORDER BY n.bm25) AS texts,
+        SELECT array_agg(n.bm25 ORDER BY n.bm25) FILTER (WHERE n.bm25 > 0) AS texts,
                array_agg(n.similarity ORDER BY n.similarity) FILTER (WHERE n.similarity IS NOT NULL) AS vectors,
                count(*) AS total
-        FROM normal AS n
+        FROM normal AS n WHERE NOT p_bare
     ), ranked AS MATERIALIZED (
-        SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.occurred_at DESC, r.id) AS rank FROM (
-        SELECT n.*,
-               -- What the neighbours do not say counts for the turn itself.
-               greatest((w.bm25 * n_text + w.context_bm25 * (n.cohesion * n_context + (1 - n.cohesion) * n_text)
-                + w.similarity * coalesce(n_vector, n_text)
-                + w.context_similarity * (n.cohesion * coalesce(n_around, n_vector, n_context)
-                                          + CASE WHEN n_vector IS NULL THEN (1 - n.cohesion) * n_text ELSE 0 END)
-                + c_answer * n.cohesion * n_answered + n.shift
-                + CASE WHEN n.author_match THEN w.author * greatest(n_text, n_context, n_vector) ELSE 0 END
-                - CASE WHEN n.asks THEN w.question ELSE 0 END
-                + w.recency * fresh + w.retention * n.retention)
-               / v_scale, 0) AS score
-        FROM normal AS n
-        ORDER BY score DESC, occurred_at DESC, id LIMIT 2 * p_limit) AS r
+        SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.occurred_at DESC, r.id) AS rank,
+               CASE WHEN r.n > 0 THEN 'message' WHEN r.n > c_facts THEN 'memory' ELSE 'fact' END AS source
+        FROM (SELECT n.* FROM normal AS n ORDER BY n.score DESC, n.occurred_at DESC, n.id LIMIT 2 * p_limit) AS r
+    ), told AS MATERIALIZED (
+        SELECT r.id, r.rank, d.thread_id, d.from_seq, d.upto_seq, d.memory_type
+        FROM ranked AS r JOIN docs AS d ON d.n = r.n
+        WHERE d.thread_id IS NOT NULL
     ), repeats AS MATERIALIZED (
-        SELECT p.* FROM (SELECT array_agg(r.id ORDER BY r.rank) AS ids, array_agg(r.source ORDER BY r.rank) AS sources
-                         FROM ranked AS r) AS r,
-                        repeated_evidence(r.ids, r.sources) AS p
+        -- What repeats the evidence of another row, and the rank of that: slices, summaries and the insights of one turn
+        -- repeat their turns; slices and summaries also a better row for the same turns.
+        SELECT s.id, min(o.rank) AS other_rank
+        FROM told AS s JOIN told AS o ON o.thread_id = s.thread_id
+                                     AND o.from_seq <= s.upto_seq AND o.upto_seq >= s.from_seq
+        WHERE s.memory_type IS NOT NULL AND (o.memory_type IS NULL OR o.rank < s.rank
+                                             AND s.memory_type <> 'semantic' AND o.memory_type <> 'semantic')
+        GROUP BY s.id
     ), best AS MATERIALIZED (
         -- A row whose other is returned too would be the same evidence twice: it steps back. Whichever do, the rows that
         -- are returned end at the rank where p_limit rows that repeat nothing are counted.
@@ -966,26 +1207,30 @@ BEGIN
         ORDER BY b.rank LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
-        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h WHERE h.n IN (SELECT b.n FROM best AS b)) AS h
+        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h
+              WHERE NOT p_bare AND h.n IN (SELECT b.n FROM best AS b)) AS h
         GROUP BY h.n
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),
-           coalesce(m.metadata, g.metadata, jsonb_build_object('key', f.key, 'value', f.value, 'confidence', f.confidence)),
+           CASE WHEN NOT p_bare THEN
+               coalesce(m.metadata, g.metadata, jsonb_build_object('key', f.key, 'value', f.value, 'confidence', f.confidence))
+           END,
            b.score, b.relevance, b.bm25, b.context_bm25, b.similarity, b.context_similarity,
            b.author_match, b.fresh, b.retention,
            -- One more than how many are greater.
-           CASE WHEN b.bm25 > 0 THEN s.total - width_bucket(b.bm25, s.texts) + 1 END,
+           CASE WHEN b.bm25 > 0 THEN cardinality(s.texts)::bigint - width_bucket(b.bm25, s.texts) + 1 END,
            CASE WHEN b.similarity IS NOT NULL THEN cardinality(s.vectors)::bigint - width_bucket(b.similarity, s.vectors) + 1 END,
            coalesce(x.terms, '{}'),
            t.id, t.session_id, coalesce(m.from_seq, f.from_seq, g.sequence_num),
            coalesce(m.upto_seq, f.upto_seq, g.sequence_num),
-           coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, s.total
+           coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]), b.occurred_at, s.total,
+           CASE WHEN p_explain THEN b.parts END
     FROM best AS b
     CROSS JOIN sorted AS s
     LEFT JOIN matched AS x ON x.n = b.n
-    LEFT JOIN memories AS m ON b.source = 'memory' AND m.id = b.id
-    LEFT JOIN held AS f ON b.source = 'fact' AND f.id = b.id
-    LEFT JOIN messages AS g ON b.source = 'message' AND g.id = b.id
+    LEFT JOIN memories AS m ON b.source = 'memory' AND NOT p_bare AND m.id = b.id
+    LEFT JOIN held AS f ON b.source = 'fact' AND NOT p_bare AND f.id = b.id
+    LEFT JOIN messages AS g ON b.source = 'message' AND NOT p_bare AND g.id = b.id
     LEFT JOIN threads AS t ON t.id = coalesce(m.thread_id, f.thread_id, g.thread_id)
     ORDER BY b.rank;
 END

@@ -16,11 +16,12 @@ RETURN CASE WHEN t.last_seq > 0 THEN coalesce(
      WHERE e.thread_id = t.id AND e.sequence_num = t.last_seq)) END;
 
 -- Creates a session, permanent or with a time to live; it replaces an expired one of the same names.
--- Errors: HP004 state too large, HP006 it exists.
+-- p_redaction: as append_events; a session without state and metadata is created whatever it is.
+-- Errors: HP004 state too large, HP006 it exists, HP096 the app's policy on secrets is another one.
 CREATE OR REPLACE FUNCTION create_session(
     p_app_name text, p_user_id text, p_session_id text,
     p_session_state jsonb DEFAULT '{}', p_user_delta jsonb DEFAULT NULL, p_app_delta jsonb DEFAULT NULL,
-    p_metadata jsonb DEFAULT '{}', p_ttl interval DEFAULT NULL)
+    p_metadata jsonb DEFAULT '{}', p_ttl interval DEFAULT NULL, p_redaction text DEFAULT 'off')
 RETURNS TABLE (thread_id uuid, version integer, user_state jsonb, app_state jsonb, created_at timestamptz,
                user_version bigint, app_version bigint)
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -28,6 +29,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_max_bytes integer;
+    v_redaction text;
 BEGIN
     INSERT INTO threads AS t (app_name, user_id, session_id, state, metadata, ttl, expires_at)
     VALUES (p_app_name, p_user_id, p_session_id, p_session_state, p_metadata, p_ttl, engine_now() + p_ttl)
@@ -46,16 +48,21 @@ BEGIN
                 USING ERRCODE = 'HP006';
         END IF;
         RETURN QUERY SELECT * FROM create_session(
-            p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl);
+            p_app_name, p_user_id, p_session_id, p_session_state, p_user_delta, p_app_delta, p_metadata, p_ttl,
+            p_redaction);
         RETURN;
     END IF;
     SELECT coalesce(u.state, '{}'), coalesce(a.state, '{}'), coalesce(u.version, 0), coalesce(a.version, 0),
-           p.max_state_bytes
-    INTO user_state, app_state, user_version, app_version, v_max_bytes
+           p.max_state_bytes, p.redaction
+    INTO user_state, app_state, user_version, app_version, v_max_bytes, v_redaction
     FROM app_policies AS p
     LEFT JOIN user_states AS u ON u.app_name = p_app_name AND u.user_id = p_user_id
     LEFT JOIN app_states AS a ON a.app_name = p_app_name
     WHERE p.app_name = coalesce((SELECT o.app_name FROM app_policies AS o WHERE o.app_name = p_app_name), '*');
+    IF p_redaction <> v_redaction
+       AND (p_session_state <> '{}' OR p_metadata <> '{}' OR coalesce(p_user_delta, p_app_delta) IS NOT NULL) THEN
+        PERFORM check_redaction(app_policy(p_app_name), p_redaction);
+    END IF;
     IF coalesce(p_user_delta, p_app_delta) IS NOT NULL THEN
         SELECT s.user_state, s.app_state, s.user_version, s.app_version
         INTO user_state, app_state, user_version, app_version

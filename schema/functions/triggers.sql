@@ -80,3 +80,55 @@ CREATE OR REPLACE TRIGGER note_finished_erasure AFTER UPDATE OF finished_at ON e
 CREATE OR REPLACE TRIGGER note_ended_job AFTER UPDATE OF status ON consolidation_jobs
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status AND NEW.status IN ('completed', 'failed'))
     EXECUTE FUNCTION note_ended_job();
+
+CREATE OR REPLACE TRIGGER pulse_events_append_only BEFORE UPDATE OR DELETE ON pulse_events
+    FOR EACH ROW EXECUTE FUNCTION refuse_pulse_change();
+
+CREATE OR REPLACE TRIGGER pulse_events_not_emptied BEFORE TRUNCATE ON pulse_events
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_pulse_change();
+
+-- A trigger on TRUNCATE is not inherited: keep_pulse_partitions makes that of each month.
+CREATE OR REPLACE TRIGGER pulse_events_not_emptied BEFORE TRUNCATE ON pulse_events_default
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_pulse_change();
+
+CREATE OR REPLACE TRIGGER pulse_archive_append_only BEFORE UPDATE OR DELETE ON pulse_events_archive
+    FOR EACH ROW EXECUTE FUNCTION refuse_pulse_change();
+
+CREATE OR REPLACE TRIGGER pulse_archive_not_emptied BEFORE TRUNCATE ON pulse_events_archive
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_pulse_change();
+
+CREATE OR REPLACE TRIGGER objects_written_once BEFORE UPDATE OR DELETE ON objects
+    FOR EACH ROW EXECUTE FUNCTION refuse_pulse_change();
+
+CREATE OR REPLACE TRIGGER objects_not_emptied BEFORE TRUNCATE ON objects
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_pulse_change();
+
+CREATE OR REPLACE TRIGGER number_tool_change BEFORE INSERT OR UPDATE OF name, display_name, description, openapi_schema,
+    permissions, is_active, is_gone, kind, input_schema, output_schema, operation, nature, timeout_seconds, version ON tools
+    FOR EACH ROW EXECUTE FUNCTION number_tool_change();
+
+CREATE OR REPLACE TRIGGER audit_log_append_only BEFORE UPDATE OR DELETE ON audit_log
+    FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+
+CREATE OR REPLACE TRIGGER audit_log_not_truncated BEFORE TRUNCATE ON audit_log
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
+
+CREATE OR REPLACE TRIGGER audit_api_keys AFTER INSERT OR DELETE OR UPDATE OF revoked_at, roles, app_name, user_id
+    ON api_keys FOR EACH ROW EXECUTE FUNCTION audit_act();
+
+CREATE OR REPLACE TRIGGER audit_erasures AFTER INSERT ON erasures FOR EACH ROW EXECUTE FUNCTION audit_act();
+
+CREATE OR REPLACE TRIGGER audit_replays AFTER INSERT OR UPDATE OF applied_at ON replays
+    FOR EACH ROW EXECUTE FUNCTION audit_act();
+
+CREATE OR REPLACE TRIGGER audit_app_policies AFTER INSERT OR UPDATE OR DELETE ON app_policies
+    FOR EACH ROW EXECUTE FUNCTION audit_act();
+
+CREATE OR REPLACE TRIGGER audit_webhook_endpoints AFTER INSERT OR DELETE OR UPDATE OF url, event_types, disabled_at
+    ON webhook_endpoints FOR EACH ROW EXECUTE FUNCTION audit_act();
+
+CREATE OR REPLACE TRIGGER audit_webhook_secrets AFTER INSERT ON webhook_secrets
+    FOR EACH ROW EXECUTE FUNCTION audit_act();
+
+CREATE OR REPLACE TRIGGER knowledge_documents_gone AFTER DELETE ON knowledge_documents
+    FOR EACH ROW WHEN (OLD.procrastinate_job_id IS NOT NULL) EXECUTE FUNCTION cancel_ingest();
