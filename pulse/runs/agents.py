@@ -39,10 +39,12 @@ from pulse.events import Event, EventActions
 from pulse.live_text import DeltaCarrier, Kind, LiveText, RunKey
 from pulse.postgres.backoff import Backoff
 from pulse.runs import events as run_events
-from pulse.runs.heartbeat import RunHeartbeat, WatchedRun
+from pulse.runs.heartbeat import INTERVAL_SECONDS, RunHeartbeat, WatchedRun
 from pulse.runs.records import Run
 from pulse.runs.service import RunService, name_of_call
 from pulse.scopes import apply_delta
+from pulse.tracing import genai
+from pulse.tracing.manager import current_tracing
 
 #: How many agents run at once in a process; further ones are refused.
 RUNS_AT_ONCE_MAX = 500
@@ -98,6 +100,10 @@ class RunContext:
         self.state: dict[str, Any] = dict(given.state)
         self.result: Any = None
         self.usage: list[dict[str, Any]] = []
+        #: Called before each call of a model, by agents that know their calls; raises `AgentError` to refuse it.
+        self.before_model_call: Callable[[], None] | None = None
+        #: Called with the tokens of each call of a model, by AG-UI's names.
+        self.on_usage: Callable[[Mapping[str, Any]], None] | None = None
         self._runs = runs
         self._carrier = carrier
         self._open: LiveText | None = None
@@ -247,6 +253,8 @@ class RunContext:
         for name, count in counts.items():
             if count is not None:
                 found[_COUNTS[name]] = found.get(_COUNTS[name], 0) + count
+        if self.on_usage is not None:
+            self.on_usage({_COUNTS[name]: count for name, count in counts.items() if count is not None})
 
     @asynccontextmanager
     async def step(self, name: str) -> AsyncIterator[None]:
@@ -366,12 +374,13 @@ class AgentRunner:
         agents: Mapping[str, Agent],
         *,
         runs_at_once_max: int = RUNS_AT_ONCE_MAX,
+        heartbeat_seconds: float = INTERVAL_SECONDS,
     ) -> None:
         self.agents = dict(agents)
         self._runs_at_once_max = runs_at_once_max
         self._runs = runs
         self._carrier = carrier
-        self._heartbeat = RunHeartbeat(runs)
+        self._heartbeat = RunHeartbeat(runs, interval_seconds=heartbeat_seconds)
         self._tasks: dict[uuid.UUID, asyncio.Task[None]] = {}
         self._watched: dict[uuid.UUID, WatchedRun] = {}
         self._keys: dict[uuid.UUID, RunKey] = {}
@@ -494,6 +503,20 @@ async def echo(run: RunContext) -> AsyncIterator[str]:
 
 
 async def _drive(agent: Agent, context: RunContext) -> None:
+    run = context.run
+    with current_tracing().span(
+        "invoke_agent",
+        attributes={genai.OPERATION: "invoke_agent", genai.CONVERSATION_ID: run.session_id},
+        app_name=run.app_name,
+        user_id=run.user_id,
+        session_id=run.session_id,
+        run_id=run.run_id,
+    ):
+        await execute_agent(agent, context)
+
+
+async def execute_agent(agent: Agent, context: RunContext) -> None:
+    """Execute an agent to its end; the strings of an async generator are one message."""
     outcome = agent(context)
     if inspect.isawaitable(outcome):
         await outcome

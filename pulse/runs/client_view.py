@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from ag_ui.core import AssistantMessage, Message, RunAgentInput, UserMessage
-
+from pulse.agui import types as agui
 from pulse.errors import HistoryChangedError, InvalidInputError
 from pulse.events import Session, message_text
 from pulse.postgres.json_values import DELETED, clean_text
@@ -78,7 +77,7 @@ class ClientViews:
         self._pool = pool
         self._history = StateHistory(pool)
 
-    async def position(self, session: Session, requested: RunAgentInput) -> Position:
+    async def position(self, session: Session, requested: agui.RunAgentInput) -> Position:
         """Return where the client is in the session."""
         names = [each.id for each in requested.messages[-COMPARED_MAX:] if _can_be_stored(each.id)]
         row = await _STATEMENTS.fetchrow(self._pool, "client_position", session.thread_id, names)
@@ -126,7 +125,9 @@ class ClientViews:
                 conflicts.append(key)
         return StateEdits(delta=delta, conflicts=sorted(conflicts))
 
-    async def require_same_messages(self, session: Session, messages: Sequence[Message], position: Position) -> None:
+    async def require_same_messages(
+        self, session: Session, messages: Sequence[agui.Message], position: Position
+    ) -> None:
         """Check that the client has changed no stored message, and left out no later turn.
 
         Raises:
@@ -179,11 +180,11 @@ def _double(number: float) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def _text_of(message: Message) -> str | None:
+def _text_of(message: agui.Message) -> str | None:
     """Return the text of a message that is compared; None for others."""
-    if isinstance(message, AssistantMessage):
+    if isinstance(message, agui.AssistantMessage):
         return message_text(message.content)
-    if not isinstance(message, UserMessage):
+    if not isinstance(message, agui.UserMessage):
         return None
     if isinstance(message.content, str):
         return message_text(message.content)

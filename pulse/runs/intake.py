@@ -8,9 +8,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ag_ui.core import AssistantMessage, Message, RunAgentInput, ToolMessage, UserMessage
-
+from pulse.agui import types as agui
 from pulse.agui.interrupts import interrupts_of
+from pulse.counts import COUNTS
 from pulse.errors import (
     ConcurrencyConflictError,
     HistoryChangedError,
@@ -72,7 +72,7 @@ class RunIntake:
         self._runs = runs
         self._views = ClientViews(pool)
 
-    async def find(self, app_name: str, user_id: str, requested: RunAgentInput) -> Run | None:
+    async def find(self, app_name: str, user_id: str, requested: agui.RunAgentInput) -> Run | None:
         """Return the run of an input that was sent before.
 
         Raises:
@@ -90,7 +90,7 @@ class RunIntake:
         self,
         app_name: str,
         user_id: str,
-        requested: RunAgentInput,
+        requested: agui.RunAgentInput,
         *,
         alone: bool = False,
         takes_history: bool = False,
@@ -131,9 +131,12 @@ class RunIntake:
             except ConcurrencyConflictError:
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
+                COUNTS.conflict_retries += 1
         raise AssertionError
 
-    async def _start(self, session: Session, requested: RunAgentInput, *, alone: bool, takes_history: bool) -> Intake:
+    async def _start(
+        self, session: Session, requested: agui.RunAgentInput, *, alone: bool, takes_history: bool
+    ) -> Intake:
         await self._require_answers(session, requested)
         position = await self._views.position(session, requested)
         events = _new_events(session, requested.messages, position.known)
@@ -157,7 +160,7 @@ class RunIntake:
         started = await self._runs.start(*session.key, requested.run_id, first, alone=alone, expected_version=version)
         return Intake(run=started.run, created=started.created, given=given, sent_ids=_ids_of(requested))
 
-    async def _session(self, app_name: str, user_id: str, requested: RunAgentInput) -> Session:
+    async def _session(self, app_name: str, user_id: str, requested: agui.RunAgentInput) -> Session:
         found = await self._sessions.get_session(app_name, user_id, requested.thread_id, num_recent_events=0)
         if found is not None:
             return found
@@ -185,7 +188,7 @@ class RunIntake:
                 raise RunActiveError(f"run {live['run_id']} of this session goes on")
             await backoff.wait()
 
-    async def _require_answers(self, session: Session, requested: RunAgentInput) -> None:
+    async def _require_answers(self, session: Session, requested: agui.RunAgentInput) -> None:
         content = await _STATEMENTS.fetchval(self._pool, "last_event_of_run", session.thread_id)
         ended = {} if content is None else decode_body(content)
         result = ended.get("result") if isinstance(ended, dict) else None
@@ -195,9 +198,11 @@ class RunIntake:
             raise InterruptOpenError(f"the last run waits for answers to {', '.join(missing)[:300]}")
 
 
-def _new_events(session: Session, messages: Sequence[Message], known: Container[str]) -> list[Event]:
+def _new_events(session: Session, messages: Sequence[agui.Message], known: Container[str]) -> list[Event]:
     """Return the events of the messages that are not stored yet."""
-    start = max((number for number, each in enumerate(messages, 1) if isinstance(each, AssistantMessage)), default=0)
+    start = max(
+        (number for number, each in enumerate(messages, 1) if isinstance(each, agui.AssistantMessage)), default=0
+    )
     if not session.version:
         # A new session: the client brings the conversation with it, as for a branch of another one.
         start = 0
@@ -209,15 +214,15 @@ def _new_events(session: Session, messages: Sequence[Message], known: Container[
     return [each for each in events if each.id not in known]
 
 
-def _ids_of(requested: RunAgentInput) -> frozenset[str]:
+def _ids_of(requested: agui.RunAgentInput) -> frozenset[str]:
     return frozenset(message.id for message in requested.messages)
 
 
-def _events_of(message: Message) -> list[Event]:
+def _events_of(message: agui.Message) -> list[Event]:
     """Return the events of a client's message; none for instructions and thoughts."""
-    if isinstance(message, UserMessage | ToolMessage):
+    if isinstance(message, agui.UserMessage | agui.ToolMessage):
         return [_event(message)]
-    if not isinstance(message, AssistantMessage):
+    if not isinstance(message, agui.AssistantMessage):
         return []
     events = []
     if message.content:
@@ -243,8 +248,8 @@ def _arguments(text: str) -> Any:
         return text
 
 
-def _event(message: UserMessage | ToolMessage) -> Event:
-    if isinstance(message, ToolMessage):
+def _event(message: agui.UserMessage | agui.ToolMessage) -> Event:
+    if isinstance(message, agui.ToolMessage):
         content = {
             "tool_call_id": message.tool_call_id,
             "observation": _plain(message.content),
@@ -266,7 +271,7 @@ def _plain(content: Any) -> Any:
     return [part.model_dump(by_alias=True, mode="json") for part in content]
 
 
-def _run_input(requested: RunAgentInput, session: Session, delta: Mapping[str, Any] | None = None) -> RunInput:
+def _run_input(requested: agui.RunAgentInput, session: Session, delta: Mapping[str, Any] | None = None) -> RunInput:
     try:
         # Not as text, since a lone surrogate has no UTF-8.
         plain = requested.model_dump(by_alias=True, mode="json")

@@ -3,15 +3,18 @@
 -- name: start_run
 -- app, user, session id, run id, holder, seconds of lease, first events, whether to refuse while another run is active,
 -- the session's expected version or null; the notifier wakes the listeners afterwards
-SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8, $9)
+-- redacts: $7 of app $1; as $10
+SELECT run, created, stored FROM start_run($1, $2, $3, $4, $5, $6, $7::event_input[], false, $8, $9, $10)
 
 -- name: write_run
 -- app, run id, holder, seconds of lease, events, calls of tools and their results among them
-SELECT run, stored FROM write_run($1, $2, $3, $4, $5::event_input[], $6, false)
+-- redacts: $5 of app $1; as $7
+SELECT run, stored FROM write_run($1, $2, $3, $4, $5::event_input[], $6, false, $7)
 
 -- name: end_run
 -- app, run id, holder, status, last events, error or null, its code or null
-SELECT run, stored FROM end_run($1, $2, $3, $4, $5::event_input[], $6, $7, false)
+-- redacts: $5, $6 of app $1; as $8
+SELECT run, stored FROM end_run($1, $2, $3, $4, $5::event_input[], $6, $7, false, $8)
 
 -- name: get_run
 -- app, user, run id
@@ -91,3 +94,12 @@ LIMIT 100
 SELECT e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
        e.occurred_at, e.created_at
 FROM events AS e WHERE e.thread_id = $1 AND e.event_type = ANY ($2::text[]) ORDER BY e.sequence_num DESC LIMIT $3
+
+-- name: ending
+-- thread, run; its last answer and its end
+SELECT DISTINCT ON (e.event_type) e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text,
+       e.actions::text, e.occurred_at, e.created_at
+FROM runs AS r JOIN events AS e ON e.thread_id = r.thread_id AND e.sequence_num BETWEEN r.first_seq AND r.last_seq
+WHERE r.thread_id = $1 AND r.run_id = $2 AND e.invocation_id = $2
+  AND e.event_type IN ('assistant_message', 'complete')
+ORDER BY e.event_type, e.sequence_num DESC

@@ -253,6 +253,16 @@ class RunService:
         found = messages_of(events, is_cut=len(rows) == limit)
         return [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in found]
 
+    async def ending(self, run: Run) -> tuple[str, Any]:
+        """Return a run's last answer and the `result` of its end, as they are stored; '' and None if it has none."""
+        rows = await _STATEMENTS.fetch(self._pool, "ending", run.thread_id, run.run_id)
+        found = {event.event_type: event.content for event in (read_event_to_deliver(list(row)) for row in rows)}
+        answer, end = found.get("assistant_message"), found.get(event_types.COMPLETE)
+        return (
+            str(answer.get("content") or "") if isinstance(answer, Mapping) else "",
+            end.get("result") if isinstance(end, Mapping) else None,
+        )
+
     async def renew(
         self, runs: Iterable[uuid.UUID], *, holder: str | None = None, lease_seconds: float | None = None
     ) -> dict[uuid.UUID, RunLease]:
