@@ -1,0 +1,348 @@
+"""Adapters to what isolates elsewhere: a container, another command, and a service over HTTP.
+
+Time and output are enforced here, and processor time and memory of a command's Python in that process; everything else
+is what the container, the command or the service is set up for. The self-test finds a command that shows the host's
+files; it cannot prove that a container is set up well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import math
+import os
+import secrets
+import signal
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pulse.sandbox.processes import Ended, watch
+from pulse.sandbox.records import (
+    GRACE_SECONDS,
+    SANDBOX_STATUSES,
+    Isolation,
+    SandboxRequest,
+    SandboxResult,
+    refused,
+    unavailable,
+)
+from pulse.sandbox.seccomp import container_profile
+
+if TYPE_CHECKING:
+    from pulse.outbound.addresses import Network
+
+_ANSWER_BYTES = 1 << 20
+#: Of each of the commands that end a container after its client was killed.
+_STOP_SECONDS = 10.0
+#: Of the interpreter itself, beside what its code may use.
+_INTERPRETER_MB = 64
+_NOBODY = "65534:65534"
+#: Runs the code as a module. A line of standard error says that it began; the last one says that the code ended, with
+#: the value of its last expression if all went well. The code can forge the last one: it is only the code's own result.
+_PROGRAM = """import ast, json, resource, sys, traceback
+given = json.loads({given!r})
+sys.stderr.write(given["token"] + "\\n")
+sys.stderr.flush()
+for kind, limit in (("AS", given["memory"]), ("CPU", given["cpu_seconds"]), ("CORE", 0)):
+    try:
+        resource.setrlimit(getattr(resource, "RLIMIT_" + kind), (limit, limit))
+    except (ValueError, OSError):
+        pass  # its limit is lower
+names = {{"__name__": "__main__", "__file__": "main.py", **given["inputs"]}}
+value, code = None, 0
+try:
+    tree = ast.parse(given["code"], "main.py")
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, "main.py", "exec"), names)
+    if last is not None:
+        value = eval(compile(ast.Expression(last.value), "main.py", "eval"), names)
+except SystemExit as end:
+    code = end.code if isinstance(end.code, int) else int(end.code is not None)
+except MemoryError:
+    names.clear()
+    print("MemoryError", file=sys.stderr)
+    code = 1
+except BaseException as error:
+    frames = error.__traceback__.tb_next if error.__traceback__ else None
+    sys.stderr.write("".join(traceback.format_exception(type(error), error, frames)))
+    code = 1
+try:
+    shown = json.dumps(value, default=lambda other: repr(other)[:2000])
+except (ValueError, TypeError, RecursionError):
+    shown = json.dumps(repr(value)[:2000])
+sys.stdout.flush()
+sys.stderr.write("\\n" + given["token"] + "=" + (shown if code == 0 else "") + "\\n")
+sys.stderr.flush()
+import os
+os._exit(code & 0xFF)
+"""
+
+
+class CommandBackend:
+    """Runs a command that reads Python from its standard input, and that ends when its process group is killed.
+
+    The client of a container's engine is no such command: the container would go on. See `ContainerBackend`.
+
+    Args:
+        command: what isolates, and in it ``python3 -I -``.
+        env: the command's environment; empty by default.
+    """
+
+    #: The command is the client of an engine: the code is none of its processes.
+    _is_client = False
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        name: str = "command",
+        isolation: Isolation = "namespace",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.isolation: Isolation = isolation
+        self._command = list(command)
+        self._env: dict[str, str] | None = dict(env or {})
+
+    async def check(self) -> str | None:
+        """Calculate something, and try to read a file of the host."""
+        secret = secrets.token_hex(16)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(secret)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            result = await self.execute(
+                SandboxRequest(code=f"print(6 * 7)\ntry: print(open({file.name!r}).read())\nexcept OSError: pass")
+            )
+        if result.status != "ok" or not result.stdout.startswith("42"):
+            return f"{self.name} does not work here: {result.stderr.strip()[:500] or result.error or result.status}"
+        return f"{self.name} shows the host's files: it does not isolate" if secret in result.stdout else None
+
+    async def execute(self, request: SandboxRequest) -> SandboxResult:
+        """Run code; see `SandboxBackend.execute`."""
+        problem = request.problem()
+        if problem is None and (request.files or request.stdin or request.env):
+            problem = f"{self.name} takes code and inputs alone"
+        if problem is not None:
+            return refused(problem)
+        return await self._execute(request)
+
+    async def _execute(self, request: SandboxRequest) -> SandboxResult:
+        return await self._run(self._command, request)
+
+    async def _run(
+        self, command: Sequence[str], request: SandboxRequest, *, folder: str | None = None
+    ) -> SandboxResult:
+        token = secrets.token_hex(16)
+        given = {
+            "code": request.code,
+            "inputs": dict(request.inputs),
+            "memory": (request.limits.memory_mb + _INTERPRETER_MB) << 20,
+            "cpu_seconds": max(1, math.ceil(request.limits.cpu_seconds)),
+            "token": token,
+        }
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._env,
+                cwd=folder,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return unavailable(f"{Path(command[0]).name} cannot be started: {error.strerror or error}")
+        program = _PROGRAM.format(given=json.dumps(given)).encode()
+        return self._result(await watch(process, request, given=program, is_client=self._is_client), request, token)
+
+    def _result(self, ended: Ended, request: SandboxRequest, token: str) -> SandboxResult:
+        """Return what the command's end and the marks of its program say."""
+        before, began, after = ended.stderr.partition(f"{token}\n")
+        stderr, done, value = (before + after).rpartition(f"\n{token}=")
+        ended = replace(ended, stderr=stderr if done else value)
+        if self._is_client and not began and ended.ended_by is None:
+            return unavailable(f"the engine ended with code {ended.exit_code}: {ended.stderr.strip()[:500]}")
+        if ended.ended_by is None and not done and ended.is_killed:
+            return ended.unreported(request.limits, "the command ended by itself")
+        result = ended.result(request.limits)
+        try:
+            return replace(result, value=json.loads(value)) if done else result
+        except (ValueError, RecursionError):
+            return result
+
+    async def close(self) -> None:
+        """Do nothing: each execution ends by itself."""
+
+
+class ContainerBackend(CommandBackend):
+    """Runs each execution in a container of its own, by the command line of podman or Docker.
+
+    The container has no network and no capability, runs as nobody, and has the limits of the request and the same
+    filter of system calls as bubblewrap's. Only ``/work`` and ``/dev/shm`` can be written, each up to ``disk_mb``. The
+    engine ends and removes it: the death of the engine's client would leave it running.
+
+    Args:
+        image: one with Python.
+        engine: its program with its global options, such as ``["podman", "--cgroup-manager", "cgroupfs"]``.
+        options: more options of ``run``. Podman needs ``--read-only-tmpfs=false``, or ``/tmp`` and ``/run`` can be
+            written up to the limit of memory.
+        python: in the image.
+        env: the engine's environment; this process's by default. The container gets none of it.
+    """
+
+    _is_client = True
+
+    def __init__(
+        self,
+        image: str,
+        *,
+        engine: Sequence[str] = ("podman",),
+        options: Sequence[str] = (),
+        python: str = "python3",
+        name: str = "container",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(engine, name=name, env=env)
+        if env is None:
+            self._env = None  # a subprocess without one has this process's
+        self._options = list(options)
+        self._inside = [image, python, "-I", "-"]
+
+    async def _execute(self, request: SandboxRequest) -> SandboxResult:
+        limits = request.limits
+        container = f"sandbox-{secrets.token_hex(8)}"
+        memory = f"{limits.memory_mb + _INTERPRETER_MB}m"
+        # An engine may leave a note of a container that ran out of memory where its client was started.
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+            profile = Path(folder, "seccomp.json")
+            profile.write_text(json.dumps(container_profile()))  # noqa: ASYNC240 - small, in a new folder
+            command = [*self._command, "run", "--rm", "--interactive", "--sig-proxy=false", "--name", container]
+            command += ["--network", "none"]
+            command += ["--read-only", "--tmpfs", f"/work:rw,size={limits.disk_mb}m,mode=1777", "--workdir", "/work"]
+            command += ["--shm-size", f"{limits.disk_mb}m", "--memory", memory, "--memory-swap", memory]
+            command += ["--pids-limit", str(limits.processes), "--ulimit", "nofile=256:256", "--user", _NOBODY]
+            command += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+            command += ["--security-opt", f"seccomp={profile}", *self._options, *self._inside]
+            has_ended = False
+            try:
+                result = await self._run(command, request, folder=folder)
+                has_ended = result.status in ("ok", "failed")
+            finally:
+                if not has_ended:
+                    await asyncio.shield(self._end(container))
+        return result
+
+    async def _end(self, container: str) -> None:
+        """Kill and remove a container that may be left: there may be none, or one that was not started yet."""
+        for command in (["kill", container], ["rm", "--force", container]):
+            with contextlib.suppress(OSError):
+                process = await asyncio.create_subprocess_exec(
+                    *self._command, *command,
+                    stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+                    stderr=asyncio.subprocess.DEVNULL, env=self._env, start_new_session=True,
+                )  # fmt: skip
+                try:
+                    async with asyncio.timeout(_STOP_SECONDS):
+                        await process.wait()
+                except TimeoutError:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+class RemoteBackend:
+    """Runs code at a service: POST ``{"code", "inputs", "files", "stdin", "env", "limits"}``, files in base64.
+
+    It answers with the fields of `SandboxResult`, files in base64. Anything else is `crashed`; no answer `unavailable`.
+
+    Args:
+        url: of the service; http only in an allowed network.
+        token: sent as a bearer token.
+    """
+
+    isolation: Isolation = "remote"
+
+    def __init__(
+        self, url: str, *, token: str | None = None, allowed: Sequence[Network] = (), name: str = "remote"
+    ) -> None:
+        from pulse.outbound.client import OutboundClient
+
+        self.name = name
+        self._url = url
+        self._token = token
+        self._client = OutboundClient(allowed, public=not url.startswith("http://"))
+
+    async def check(self) -> str | None:
+        """Calculate something."""
+        result = await self.execute(SandboxRequest(code="6 * 7"))
+        if (result.status, result.value) == ("ok", 42):
+            return None
+        return f"{self.name} does not work: {result.error or result.status}"
+
+    async def execute(self, request: SandboxRequest) -> SandboxResult:
+        """Run code; see `SandboxBackend.execute`."""
+        problem = request.problem()
+        if problem is not None:
+            return refused(problem)
+        limits = request.limits
+        body = {
+            "code": request.code,
+            "inputs": dict(request.inputs),
+            "files": _encoded(request.files),
+            "stdin": request.stdin,
+            "env": dict(request.env),
+            "limits": {name: getattr(limits, name) for name in limits.__dataclass_fields__},
+        }
+        headers = {"content-type": "application/json"}
+        if self._token is not None:
+            headers["authorization"] = f"Bearer {self._token}"
+        size = limits.output_bytes * 2 + (limits.disk_mb << 21) + _ANSWER_BYTES
+        try:
+            response = await self._client.send(
+                "POST",
+                self._url,
+                headers=headers,
+                body=json.dumps(body).encode(),
+                max_bytes=size,
+                timeout_seconds=limits.seconds + GRACE_SECONDS,
+            )
+        except TimeoutError:
+            return SandboxResult(status="timeout", exit_code=-1, error=f"not done within {limits.seconds:g} s")
+        except Exception as error:  # noqa: BLE001 - of the connection, by several libraries
+            return unavailable(f"{self.name} cannot be reached ({type(error).__name__})")
+        if response.status != 200:
+            return unavailable(f"{self.name} answered {response.status}")
+        return _read(response.body)
+
+    async def close(self) -> None:
+        """Close the connections. Idempotent."""
+        await self._client.close()
+
+
+def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
+    return {path: base64.b64encode(content).decode() for path, content in files.items()}
+
+
+def _read(body: bytes) -> SandboxResult:
+    try:
+        found = json.loads(body)
+        if found["status"] not in SANDBOX_STATUSES:
+            raise ValueError(found["status"])  # noqa: TRY301
+        files = {str(path): base64.b64decode(content) for path, content in found.get("files", {}).items()}
+        return SandboxResult(
+            status=found["status"],
+            exit_code=found.get("exit_code"),
+            stdout=str(found.get("stdout", "")),
+            stderr=str(found.get("stderr", "")),
+            value=found.get("value"),
+            files=files,
+            error=found.get("error"),
+            execution_time_ms=float(found.get("execution_time_ms", 0)),
+            truncated=bool(found.get("truncated", False)),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return SandboxResult(status="crashed", error="the service's answer is not a result")
