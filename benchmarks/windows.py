@@ -16,15 +16,18 @@ import json
 import re
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from uuid import uuid4
 
 from benchmarks.consolidation import DirectClaim
+from benchmarks.figures import figure
 from benchmarks.locomo import APP, ingest, questions, turn_text
 from benchmarks.server import fresh_server
 from hippocampus import jobs
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.providers.local.provider import LocalGenerator
@@ -66,7 +69,10 @@ class Found:
 
 
 async def evaluate(pool: database.Pool, path: Path) -> dict[tuple[str, int], Found]:
-    """Assemble windows for the questions of a file; return what they hold by session (new, running) and budget."""
+    """Assemble windows for the questions of a file; return what they hold by session and budget.
+
+    Sessions are a new one, the running one, and the running one with stable windows.
+    """
     assembler = ContextAssembler(pool, LocalEmbedder())
     shares: dict[tuple[str, int], list[float]] = {}
     for conversation in json.loads(path.read_text(encoding="utf-8")):
@@ -81,28 +87,35 @@ async def evaluate(pool: database.Pool, path: Path) -> dict[tuple[str, int], Fou
             if question.category not in CATEGORIES_COUNTED:
                 continue
             texts = [said[turn] for turn in question.evidence if turn in said]
-            for kind, session in (("new", None), ("running", names[-1].replace("_", "-"))):
+            last = names[-1].replace("_", "-")
+            for kind, session in (("new", None), ("running", last), ("stable", last)):
                 for budget in BUDGETS:
                     window = await assembler.assemble(
-                        app_name=APP, user_id=user, session_id=session, query=question.text, max_tokens=budget
+                        app_name=APP,
+                        user_id=user,
+                        session_id=session,
+                        query=question.text,
+                        max_tokens=budget,
+                        stable=kind == "stable",
                     )
                     held = sum(_plain(text) in _plain(window.text) for text in texts)
                     shares.setdefault((kind, budget), []).append(held / len(question.evidence))
     return {key: Found(mean(values), mean(value > 0 for value in values)) for key, values in shares.items()}
 
 
-async def stability(pool: database.Pool, path: Path) -> dict[tuple[str, str], float]:
+async def stability(pool: database.Pool, path: Path) -> dict[tuple[str, str, bool], float]:
     """Repeat 40 turns of each conversation in a session of their own, a window per turn.
 
     Returns:
-        By user (new, returning: one with all sessions of the file) and template, the share of a prompt's tokens that
-        the next prompt begins with.
+        By user (new, returning: one with all sessions of the file), template and whether windows are stable, the share
+        of a prompt's tokens that the next prompt begins with.
     """
-    shares: dict[tuple[str, str], float] = {}
+    shares: dict[tuple[str, str, bool], float] = {}
     sessions = OpenSessionService(pool)
     assembler = ContextAssembler(pool, LocalEmbedder())
+    templates: tuple[TemplateName, ...] = ("markdown", "messages")
     for kind in ("new", "returning"):
-        for template in ("markdown", "messages"):
+        for template, stable in product(templates, (False, True)):
             equal = whole = 0
             for conversation in json.loads(path.read_text(encoding="utf-8")):
                 run = f"stability-{uuid4()}"
@@ -116,14 +129,14 @@ async def stability(pool: database.Pool, path: Path) -> dict[tuple[str, str], fl
                     text = turn_text(turn)
                     await sessions.append(APP, user, run, [Event(author=turn["speaker"], content={"text": text})])
                     window = await assembler.assemble(
-                        app_name=APP, user_id=user, session_id=run, query=text, template=template
+                        app_name=APP, user_id=user, session_id=run, query=text, template=template, stable=stable
                     )
                     sent = window.text if template == "markdown" else json.dumps(window.messages)
                     equal += count_tokens(_common(before, sent))
                     whole += count_tokens(before)
                     before = sent
                 await sessions.delete_session(APP, user, run)
-            shares[kind, template] = equal / whole
+            shares[kind, template, stable] = equal / whole
     return shares
 
 
@@ -155,9 +168,11 @@ async def main() -> None:
     print(f"{'session':<10} {'tokens':>7} {'evidence':>9} {'any of it':>10}")
     for (kind, budget), found in table.items():
         print(f"{kind:<10} {budget:>7,} {found.share:>9.3f} {found.any:>10.3f}")
+        if kind == "new":
+            figure(f"window_{budget}", found.share)
     print("\nleading tokens that stay equal from one turn to the next, over 40 turns at 8,000 tokens")
-    for (kind, template), share in equal.items():
-        print(f"{kind:<10} user, {template:<10} {share:>6.2f}")
+    for (kind, template, stable), share in equal.items():
+        print(f"{kind:<10} user, {template:<9} {'stable' if stable else '':<7} {share:>6.2f}")
 
 
 if __name__ == "__main__":

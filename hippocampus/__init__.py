@@ -40,6 +40,11 @@ if TYPE_CHECKING:
         BlockedReplyError as BlockedReplyError,
         CallPostponedError as CallPostponedError,
         ContextBudgetError as ContextBudgetError,
+        CorpusAccessError as CorpusAccessError,
+        CorpusExistsError as CorpusExistsError,
+        CorpusNotFoundError as CorpusNotFoundError,
+        DocumentNotFoundError as DocumentNotFoundError,
+        DocumentReplacedError as DocumentReplacedError,
         EmbeddingDimensionError as EmbeddingDimensionError,
         ErasureRunningError as ErasureRunningError,
         FactNotFoundError as FactNotFoundError,
@@ -58,11 +63,42 @@ if TYPE_CHECKING:
         ReplayOvertakenError as ReplayOvertakenError,
         TransientProviderError as TransientProviderError,
         UnknownJobTypeError as UnknownJobTypeError,
+        UnreadableDocumentError as UnreadableDocumentError,
         WatermarkMovedError as WatermarkMovedError,
         WebhookNotFoundError as WebhookNotFoundError,
     )
     from hippocampus.facts.ledger import FactLedger as FactLedger, KeyStyle as KeyStyle
     from hippocampus.instructions import InstructionStore as InstructionStore
+    from hippocampus.knowledge.answers import (
+        KnowledgeAnswer as KnowledgeAnswer,
+        KnowledgeCitation as KnowledgeCitation,
+    )
+    from hippocampus.knowledge.chunking import Chunking as Chunking
+    from hippocampus.knowledge.records import (
+        AddedDocument as AddedDocument,
+        Corpus as Corpus,
+        Document as Document,
+        DocumentText as DocumentText,
+        Ingested as Ingested,
+        KnowledgeHit as KnowledgeHit,
+        KnowledgeResponse as KnowledgeResponse,
+    )
+    from hippocampus.knowledge.service import KnowledgeService as KnowledgeService
+    from hippocampus.mind.executor import (
+        AgentExecutor as AgentExecutor,
+        Budget as Budget,
+        ExecutionResult as ExecutionResult,
+    )
+    from hippocampus.providers.tool_calls import (
+        ModelStep as ModelStep,
+        ModelTurn as ModelTurn,
+        ResultTurn as ResultTurn,
+        ToolCall as ToolCall,
+        ToolModel as ToolModel,
+        ToolSpec as ToolSpec,
+        Turn as Turn,
+        UserTurn as UserTurn,
+    )
     from hippocampus.memory_service import AddedSession as AddedSession, OpenMemoryService as OpenMemoryService
     from hippocampus.profile import Profile as Profile, ProfileLine as ProfileLine, read_profile as read_profile
     from hippocampus.providers.anthropic.provider import AnthropicGenerator as AnthropicGenerator
@@ -136,8 +172,36 @@ if TYPE_CHECKING:
 
 #: Every public name, and the module that defines it.
 _PUBLIC: dict[str, str] = {
+    "UnreadableDocumentError": "hippocampus.errors",
+    "DocumentReplacedError": "hippocampus.errors",
+    "DocumentNotFoundError": "hippocampus.errors",
+    "CorpusNotFoundError": "hippocampus.errors",
+    "CorpusAccessError": "hippocampus.errors",
+    "CorpusExistsError": "hippocampus.errors",
+    "KnowledgeService": "hippocampus.knowledge.service",
+    "KnowledgeResponse": "hippocampus.knowledge.records",
+    "KnowledgeHit": "hippocampus.knowledge.records",
+    "KnowledgeCitation": "hippocampus.knowledge.answers",
+    "KnowledgeAnswer": "hippocampus.knowledge.answers",
+    "Ingested": "hippocampus.knowledge.records",
+    "DocumentText": "hippocampus.knowledge.records",
+    "Document": "hippocampus.knowledge.records",
+    "Corpus": "hippocampus.knowledge.records",
+    "Chunking": "hippocampus.knowledge.chunking",
+    "AddedDocument": "hippocampus.knowledge.records",
     "AddedMessages": "hippocampus.engine",
     "AddedSession": "hippocampus.memory_service",
+    "AgentExecutor": "hippocampus.mind.executor",
+    "Budget": "hippocampus.mind.executor",
+    "ExecutionResult": "hippocampus.mind.executor",
+    "ModelStep": "hippocampus.providers.tool_calls",
+    "ModelTurn": "hippocampus.providers.tool_calls",
+    "ResultTurn": "hippocampus.providers.tool_calls",
+    "ToolCall": "hippocampus.providers.tool_calls",
+    "ToolModel": "hippocampus.providers.tool_calls",
+    "ToolSpec": "hippocampus.providers.tool_calls",
+    "Turn": "hippocampus.providers.tool_calls",
+    "UserTurn": "hippocampus.providers.tool_calls",
     "Answer": "hippocampus.answers",
     "AnswerService": "hippocampus.answers",
     "Answerer": "hippocampus.providers.protocols",

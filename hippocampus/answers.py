@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
@@ -156,51 +157,70 @@ class AnswerService:
             ContextBudgetError: what is known does not fit the window.
             ProviderError: the model did not answer in time, or not in the requested form.
         """
-        check_word("language", language, tuple(LANGUAGE_NAMES))
-        check_count("max_tokens", max_tokens, WINDOW_TOKENS_MIN, WINDOW_TOKENS_MAX)
-        check_count("max_answer_tokens", max_answer_tokens, ANSWER_TOKENS_MIN, ANSWER_TOKENS_MAX)
-        check_number("max_seconds", max_seconds, ANSWER_SECONDS_MIN, ANSWER_SECONDS_MAX)
-        if not isinstance(question, str) or not question.strip() or len(question) > QUESTION_LENGTH_MAX:
-            raise InvalidInputError(f"a question is a text of 1 to {QUESTION_LENGTH_MAX} characters")
-        spoken = language or language_of([question]) or "en"
-        try:
-            async with asyncio.timeout(max_seconds) as limit:
-                window = await self._assembler.recall(
-                    app_name=app_name,
-                    user_id=user_id,
-                    query=question,
-                    max_tokens=max_tokens,
-                    language=spoken,
-                    template=_NUMBERED,
-                )
-                answer = Answer(
-                    text=_NOT_KNOWN[spoken],
-                    is_known=False,
-                    answered_by=None,
-                    language=spoken,
-                    window_tokens=window.total_tokens,
-                    degraded=window.degraded,
-                )
-                if not window.items:
-                    if window.left_out:
-                        raise ContextBudgetError(f"nothing that is known fits {max_tokens} tokens: raise max_tokens")
-                    return answer
-                if self._answerer is None:
-                    return _by_passages(answer, window.items, max_answer_tokens)
-                asked = Question(
-                    text=question.strip(),
-                    passages=_numbered(window.text),
-                    asked_at=datetime.now(UTC),
-                    tokens_max=max_answer_tokens,
-                    language=None if language is None else LANGUAGE_NAMES[language],
-                )
-                return _by_model(answer, window.items, await self._answerer.answer(asked))
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            raise TransientProviderError(
-                f"there was no answer within {max_seconds:g} s: raise max_seconds, or try again", code="timeout"
-            ) from error
+        spoken = check_question(question, language, max_tokens, max_answer_tokens, max_seconds)
+        async with within(max_seconds):
+            window = await self._assembler.recall(
+                app_name=app_name,
+                user_id=user_id,
+                query=question,
+                max_tokens=max_tokens,
+                language=spoken,
+                template=_NUMBERED,
+            )
+            answer = Answer(
+                text=_NOT_KNOWN[spoken],
+                is_known=False,
+                answered_by=None,
+                language=spoken,
+                window_tokens=window.total_tokens,
+                degraded=window.degraded,
+            )
+            if not window.items:
+                if window.left_out:
+                    raise ContextBudgetError(f"nothing that is known fits {max_tokens} tokens: raise max_tokens")
+                return answer
+            if self._answerer is None:
+                return _by_passages(answer, window.items, max_answer_tokens)
+            sent, known = await self._assembler.without_secrets(app_name, [question.strip(), window.text])
+            asked = Question(
+                text=sent,
+                passages=_numbered(known),
+                asked_at=datetime.now(UTC),
+                tokens_max=max_answer_tokens,
+                language=None if language is None else LANGUAGE_NAMES[language],
+            )
+            return _by_model(answer, window.items, await self._answerer.answer(asked))
+
+
+def check_question(
+    question: str, language: Language | None, max_tokens: int, max_answer_tokens: int, max_seconds: float
+) -> Language:
+    """Return the language in which a question is answered.
+
+    Raises:
+        InvalidInputError: an argument is out of its bounds.
+    """
+    check_word("language", language, tuple(LANGUAGE_NAMES))
+    check_count("max_tokens", max_tokens, WINDOW_TOKENS_MIN, WINDOW_TOKENS_MAX)
+    check_count("max_answer_tokens", max_answer_tokens, ANSWER_TOKENS_MIN, ANSWER_TOKENS_MAX)
+    check_number("max_seconds", max_seconds, ANSWER_SECONDS_MIN, ANSWER_SECONDS_MAX)
+    if not isinstance(question, str) or not question.strip() or len(question) > QUESTION_LENGTH_MAX:
+        raise InvalidInputError(f"a question is a text of 1 to {QUESTION_LENGTH_MAX} characters")
+    return language or language_of([question]) or "en"
+
+
+@asynccontextmanager
+async def within(max_seconds: float) -> AsyncIterator[None]:
+    """Raise TransientProviderError when the block takes longer; a time-out of something within it is left as it is."""
+    try:
+        async with asyncio.timeout(max_seconds) as limit:
+            yield
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise TransientProviderError(
+            f"there was no answer within {max_seconds:g} s: raise max_seconds, or try again", code="timeout"
+        ) from error
 
 
 def _numbered(text: str) -> str:

@@ -11,14 +11,17 @@ LIMIT 1
 
 -- name: write_facts
 -- app, user, by, fact to end first or null, facts, the fact that was read and its key or nulls
+-- redacts: $5 of app $1
 SELECT fact_id, outcome FROM write_facts_by_hand($1, $2, $3, $4, $5::fact_input[], false, $6, $7)
 
 -- name: write_memory
 -- app, user, by, memory; the id of the memory that holds it
+-- redacts: $4 of app $1
 SELECT remember_by_hand($1, $2, $3, $4::given_memory)
 
 -- name: correct_memory
 -- app, user, by, id, new words; the id of the memory that holds them
+-- redacts: $5 of app $1
 SELECT correct_memory_by_hand($1, $2, $3, $4, $5)
 
 -- name: retire_memory

@@ -10,7 +10,8 @@ of one of them. The transaction that ends a slice's job enqueues a job for the r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -20,7 +21,7 @@ from hippocampus import jobs
 from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
 from hippocampus.consolidation.effects import Cost, Effects, SliceOrigin
-from hippocampus.consolidation.replies import PaidReplies
+from hippocampus.consolidation.replies import PaidReplies, resumed
 from hippocampus.consolidation.slices import (
     SLICE_TOKENS,
     Slice,
@@ -33,7 +34,8 @@ from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.errors import ProviderError
 from hippocampus.facts import ledger
 from hippocampus.providers.protocols import Embedder, Generator
-from hippocampus.records import ConsolidationJob, JobStatus, JobType
+from hippocampus.records import ConsolidationJob, JobStatus, JobType, MemoryType
+from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -72,15 +74,27 @@ class MemoryConsolidationWorker:
     """Runs consolidation jobs, and enqueues them."""
 
     def __init__(
-        self, pool: Pool, generator: Generator, embedder: Embedder, *, slice_tokens: int = SLICE_TOKENS
+        self,
+        pool: Pool,
+        generator: Generator,
+        embedder: Embedder,
+        *,
+        slice_tokens: int = SLICE_TOKENS,
+        on_stored: Callable[[str, MemoryType, int], None] | None = None,
     ) -> None:
-        """`slice_tokens` limits what one generate call reads, in estimated tokens; longer messages go in parts."""
+        """Consolidate on a pool.
+
+        Args:
+            slice_tokens: what one generate call reads at most, in estimated tokens; longer messages go in parts.
+            on_stored: called after a commit with the app, a type of memory, and how many of it were stored.
+        """
         if slice_tokens < 1:
             raise ValueError(f"slice_tokens must be at least 1, not {slice_tokens}")
         self._pool = pool
         self._generator = generator
         self._embedder = embedder
         self._slice_tokens = slice_tokens
+        self._on_stored = on_stored
 
     async def run(self, job_id: UUID, claim: JobClaim) -> ConsolidationJob | None:
         """Consolidate one slice for a job that this attempt has claimed, and end the job.
@@ -122,7 +136,11 @@ class MemoryConsolidationWorker:
         return await consolidate_thread(self._pool, thread_id, job_type, wait=wait, timeout_seconds=timeout_seconds)
 
     async def _read(self, job_id: UUID, stage: Stage | None = None) -> Slice | None:
-        return await read_slice(self._pool, job_id, stage, slice_tokens=self._slice_tokens)
+        slice_ = await read_slice(self._pool, job_id, stage, slice_tokens=self._slice_tokens)
+        if slice_ is None:
+            return None
+        current_tracing().annotate(**slice_.key._asdict())
+        return resumed(slice_, self._generator, self._slice_tokens)
 
     async def _derive(self, slice_: Slice, claim: JobClaim) -> tuple[Slice, Effects]:
         """Ask the models about a slice; or about as much of it as they accept, if an earlier job failed on it."""
@@ -197,16 +215,25 @@ class MemoryConsolidationWorker:
             )
             assert stored is not None  # noqa: S101  # the function returns one row or raises
             result = {**before, **_result(slice_, derived, stored, before)}
+            if any(derived.cost):
+                spent = before.get("cost", {})
+                counts = {name: count + spent.get(name, 0) for name, count in derived.cost._asdict().items()}
+                result["cost"] = {**counts, "model": origin.model}
             if derived.proposals:
                 proposed = await STATEMENTS.fetchval(
                     connection, "propose_instructions", job.thread_id, origin, derived.proposals
                 )
                 result["proposals"] = [str(proposal) for proposal in proposed]
-            if not ends:
+            if ends:
+                result = result or _NO_EVENTS
+                await claim.finish(connection, result)
+            else:
                 await STATEMENTS.execute(connection, "keep_job_result", job.id, result)
-                return replace(job, result=result)
-            result = result or _NO_EVENTS
-            await claim.finish(connection, result)
+        if self._on_stored is not None:
+            for memory_type, count in Counter(each.memory_type for each in derived.memories).items():
+                self._on_stored(slice_.key.app_name, memory_type, count)
+        if not ends:
+            return replace(job, result=result)
         return replace(job, status=JobStatus.COMPLETED, result=result, completed_at=now)
 
     async def _end_without_thread(self, claim: JobClaim) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import structlog
 
+from hippocampus.context.documents import DOCUMENT_TOKENS, DOCUMENTS_MAX, DOCUMENTS_MIN, DocumentPart
 from hippocampus.context.languages import HEADERS, fact_kind, speaker
-from hippocampus.context.packing import CUT_MARK, pack
+from hippocampus.context.packing import CUT_MARK, pack, pack_stable
+from hippocampus.context.ranking import MatchedTurn, window_order
 from hippocampus.context.templates import MARKDOWN, Template, TemplateName
 from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
@@ -24,13 +27,15 @@ from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_argum
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse.errors import InvalidInputError
-from pulse.postgres.statements import Statements
+from pulse.postgres.statements import Statements, without_secrets
+from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:
     import asyncpg
 
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
+    from pulse.postgres.replica import ReplicaReads
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
@@ -38,7 +43,9 @@ MEMORIES_MAX = 20
 #: Candidates that are fetched: one per so many tokens of the budget, between two bounds.
 FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
 TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
-PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 30, 20, 400
+PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 20, 20, 400
+#: Of a stable window: turns of other sessions.
+EARLIER_TOKENS, EARLIER_MAX = 10, 2000
 #: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
 CHARACTERS_MAX = 500_000
 
@@ -50,6 +57,7 @@ RECALL_TOKENS = 1000
 Candidates: TypeAlias = Mapping[ContextType, Sequence[ContextItem]]
 
 _STATEMENTS = Statements("hippocampus", "search.sql", errors=BY_SQLSTATE)
+_EARLIER = Statements("hippocampus.context", "earlier.sql", errors=BY_SQLSTATE)
 _log = structlog.get_logger(__name__)
 
 
@@ -68,7 +76,7 @@ class ContextAssembler:
             again, smaller. If the model does not answer, the first count holds.
         language: of headers and labels; None: that of the conversation. Each call may give its own.
         template: how windows are written, or its name: plain, markdown, xml, messages. Each call may give its own.
-        on_degraded: as in `hippocampus.search.MemorySearch`.
+        on_degraded, reads: as in `hippocampus.search.MemorySearch`.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class ContextAssembler:
         language: Language | None = None,
         template: Template | TemplateName = MARKDOWN,
         on_degraded: Callable[[str], None] | None = None,
+        reads: ReplicaReads | None = None,
     ) -> None:
         self._ratios: dict[ContextType, float] = {
             "system": system_ratio,
@@ -98,11 +107,13 @@ class ContextAssembler:
         self._template = _checked_template(template)
         self._max_tokens = _checked_budget(max_tokens)
         self._pool = pool
+        self._reads: Any = reads or pool
         self._search = MemorySearch(pool, embedder, on_degraded=on_degraded)
         self._model = embedder.model if embedder else None
         self._counter = counter
         self._window_counter = window_counter
 
+    @spanned("assemble context")
     async def assemble(
         self,
         *,
@@ -117,6 +128,9 @@ class ContextAssembler:
         language: Language | None = None,
         template: Template | TemplateName | None = None,
         profile: bool = False,
+        stable: bool = False,
+        record_access: bool = True,
+        documents: DocumentPart | None = None,
     ) -> ContextWindow:
         """Assemble the window for the next turn of a session.
 
@@ -133,9 +147,17 @@ class ContextAssembler:
             template: None: the assembler's.
             profile: begin the facts with the user's profile (`hippocampus.profile`), within the share of the facts; it
                 does not depend on the query. It takes another statement, and room from what matches.
+            stable: for a provider's prompt cache: the profile, earlier conversations and the session's turns come
+                first, cut so that they stay equal for many turns; behind them, in an eighth of the budget, what the
+                query picks. It holds less of what the query asks for, and takes two more statements.
+            record_access: count the memories of the window as used.
+            documents: of `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
+                that the user may read, within their share; the other shares divide the rest. It takes another
+                statement. None: no documents.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
+            CorpusNotFoundError: `documents` names a corpus that is not there for the user.
             ContextBudgetError: the system prompt alone is over the budget.
             EmbeddingDimensionError: the vector has other dimensions than the stored ones of its model, or too many.
             SessionNotFoundError: no such session for this app and user.
@@ -143,10 +165,16 @@ class ContextAssembler:
         candidates, instructions, found = await self._find(
             app_name, user_id, session_id, query, query_embedding, embedding_model, max_tokens, language
         )
-        if profile:
+        if profile or stable:
             candidates = await self._with_profile(candidates, found, app_name, user_id)
+        earlier = await self._earlier(found, session_id) if stable else None
         system_prompt = "\n\n".join(part for part in (system_prompt, *instructions) if part) or None
-        return await self._finished(candidates, found, system_prompt, template)
+        if documents is not None:
+            candidates = {**candidates, "document": await self._documents(found, documents)}
+        ratio = None if documents is None else documents.ratio
+        return await self._finished(
+            candidates, found, system_prompt, template, earlier, document_ratio=ratio, record_access=record_access
+        )
 
     async def recall(
         self,
@@ -197,9 +225,11 @@ class ContextAssembler:
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         text = clean_query(query) if not is_blank(query) else ""
-        vector, degraded = await self._search.embed_query(text, query_embedding) if text else QueryVector()
+        vector, degraded = QueryVector()
+        if text:
+            vector, degraded = await self._search.embed_query(text, query_embedding, app_name=app_name)
         rows = await _STATEMENTS.fetch(
-            self._pool,
+            self._reads,
             "context_candidates",
             app_name,
             user_id,
@@ -215,8 +245,12 @@ class ContextAssembler:
         )
         if language is None:
             language = _language_of(rows, text)
-        found = _Found(budget, text, language, degraded, app_name, user_id)
-        return _candidates(rows, language), rows[0]["instructions"] or [], found
+        found = _Found(budget, text, language, degraded, app_name, user_id, vector, None if vector is None else model)
+        return _candidates(rows, language, text), rows[0]["instructions"] or [], found
+
+    async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
+        """Return what may be sent to a model of texts; see `pulse.postgres.statements.without_secrets`."""
+        return await without_secrets(self._pool, app_name, texts)
 
     async def _with_profile(
         self, candidates: Candidates, found: _Found, app_name: str, user_id: str
@@ -224,7 +258,7 @@ class ContextAssembler:
         """Return the candidates with the lines of the profile as the first facts, and without what the lines say."""
         tokens = min(max(int(found.budget * self._ratios["fact"]), PROFILE_TOKENS_MIN), PROFILE_TOKENS)
         page = await read_profile(
-            self._pool, app_name=app_name, user_id=user_id, max_tokens=tokens, language=found.language
+            self._reads, app_name=app_name, user_id=user_id, max_tokens=tokens, language=found.language
         )
         said = {each for line in page.lines for each in line.ids}
         lines = [_profile_item(place, line, found.language) for place, line in enumerate(page.lines)]
@@ -232,21 +266,55 @@ class ContextAssembler:
         memories = [item for item in candidates["memory"] if item.metadata.get("memory_id") not in said]
         return {**candidates, "fact": [*lines, *facts], "memory": memories}
 
+    async def _earlier(self, found: _Found, session_id: str | None) -> list[ContextItem]:
+        """Return the newest turns that were said in other sessions before this one began, the newest first."""
+        limit = min(max(found.budget // EARLIER_TOKENS, 1), EARLIER_MAX)
+        rows = await _EARLIER.fetch(self._reads, "earlier_turns", found.app_name, found.user_id, session_id, limit)
+        return [_item(row, found.language) for row in rows]
+
+    async def _documents(self, found: _Found, part: DocumentPart) -> Sequence[ContextItem]:
+        """Return the parts of documents that match, the best first; none for a blank query."""
+        if not found.query:
+            return ()
+        limit = min(max(int(found.budget * part.ratio) // DOCUMENT_TOKENS, DOCUMENTS_MIN), DOCUMENTS_MAX)
+        return await part.search(
+            found.query,
+            app_name=found.app_name,
+            user_id=found.user_id,
+            limit=limit,
+            vector=found.vector,
+            model=found.model,
+        )
+
     async def _finished(
         self,
         candidates: Candidates,
         found: _Found,
         system_prompt: str | None,
         template: Template | TemplateName | None,
+        earlier: Sequence[ContextItem] | None = None,
+        *,
+        document_ratio: float | None = None,
+        record_access: bool = True,
     ) -> ContextWindow:
-        """Pack candidates and record which memories were used."""
+        """Pack candidates and record which memories were used.
+
+        Args:
+            earlier: for a stable window, turns of other sessions.
+            document_ratio: the share of documents, which the others give; None: there are none.
+        """
+        ratios = self._ratios
+        if document_ratio is not None:
+            ratios = {kind: ratio * (1 - document_ratio) for kind, ratio in ratios.items()}
+            ratios["document"] = document_ratio
         form = self._template if template is None else _checked_template(template)
+        packer = pack if earlier is None else partial(pack_stable, earlier=earlier)
 
         def packed(tokens: int) -> ContextWindow:
-            return pack(
+            return packer(
                 candidates,
                 max_tokens=tokens,
-                ratios=self._ratios,
+                ratios=ratios,
                 system_prompt=system_prompt,
                 language=found.language,
                 counter=self._counter,
@@ -257,11 +325,12 @@ class ContextAssembler:
         window = packed(found.budget)
         if self._window_counter is not None:
             window = await _recounted(window, found.budget, packed, self._window_counter)
-        await self._search.record_access(
-            (i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata),
-            app_name=found.app_name,
-            user_id=found.user_id,
-        )
+        if record_access:
+            await self._search.record_access(
+                (i.metadata["memory_id"] for i in window.items if "memory_id" in i.metadata),
+                app_name=found.app_name,
+                user_id=found.user_id,
+            )
         return replace(window, degraded=found.degraded)
 
 
@@ -274,17 +343,27 @@ class _Found(NamedTuple):
     degraded: str | None
     app_name: str
     user_id: str
+    vector: Any
+    model: str | None
 
 
-def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
+def _candidates(rows: Sequence[asyncpg.Record], language: Language, query: str) -> Candidates:
     """Return the candidates of rows; what was fetched twice counts where it comes first."""
+    turns = [row for row in rows if _is_match(row)]
+    order = window_order([MatchedTurn(row["content"], row["author"], row["score"]) for row in turns], query)
+    ordered = iter([turns[place] for place in order])
     candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
     seen = set()
-    for row in rows:
+    for row in (next(ordered) if _is_match(row) else row for row in rows):
         if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
             seen.add((row["context_type"], row["id"]))
             candidates[row["context_type"]].append(_item(row, language))
     return candidates
+
+
+def _is_match(row: asyncpg.Record) -> bool:
+    """Whether a row is a turn that matches, and not one beside it."""
+    return row["context_type"] == "memory" and row["source"] == "message" and row["beside"] is None
 
 
 def _language_of(rows: Sequence[asyncpg.Record], query: str) -> Language:

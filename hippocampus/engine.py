@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -16,6 +18,7 @@ from hippocampus.erasure.service import ErasureService
 from hippocampus.errors import BY_SQLSTATE
 from hippocampus.facts.ledger import FactLedger
 from hippocampus.instructions import InstructionStore
+from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.messages import CONVERSATION_MIN, MESSAGE_TYPES, Message, Messages, new_messages, read_messages
 from hippocampus.names import check_names
@@ -29,13 +32,17 @@ from hippocampus.text.languages import Language
 from hippocampus.transfer.given_memories import GivenMemory
 from hippocampus.webhooks.service import WebhookService
 from pulse import database
+from pulse.cells import Cells, require_served
+from pulse.counts import COUNTS
 from pulse.database import read_address
 from pulse.errors import (
+    AppMovingError,
     ConcurrencyConflictError,
     InvalidInputError,
     PulseError,
     SessionExistsError,
     SessionNotFoundError,
+    WrongCellError,
 )
 from pulse.event_rows import read_event
 from pulse.postgres.backoff import Backoff
@@ -104,7 +111,7 @@ class Hippocampus:
 
     def __init__(
         self,
-        database: Pool | str,
+        database: Pool | str | Cells,
         *,
         app: str,
         language: Language | None = None,
@@ -115,7 +122,8 @@ class Hippocampus:
         """Connect to nothing yet: enter the object, or use `connect`.
 
         Args:
-            database: a URL (``postgresql://…``), or a pool of `pulse.create_pool`, which stays the caller's to close.
+            database: a URL (``postgresql://…``), a pool of `pulse.create_pool`, which stays the caller's to close, or
+                `pulse.Cells`: then the app's own cell is used, also after the app has moved.
             app: the application that all sessions and memories belong to.
             language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
@@ -129,19 +137,23 @@ class Hippocampus:
         if isinstance(database, str):
             read_address(database, schema)
         elif schema is not None:
-            raise InvalidInputError("a pool has its schema already: give `schema` to `pulse.create_pool`")
+            raise InvalidInputError(
+                "a pool has its schema already: give `schema` to `pulse.create_pool` or `pulse.Cells`"
+            )
         self._schema = schema
         self.app = app
         self.language = language
         self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
         self.generator = generator
         self._dsn = database if isinstance(database, str) else None
-        self._pool = None if isinstance(database, str) else database
+        self._cells = database if isinstance(database, Cells) else None
+        self._pool = None if isinstance(database, str | Cells) else database
+        self._opened = AsyncExitStack()
 
     @classmethod
     async def connect(
         cls,
-        database: Pool | str,
+        database: Pool | str | Cells,
         *,
         app: str,
         language: Language | None = None,
@@ -154,13 +166,22 @@ class Hippocampus:
         Raises:
             DatabaseUnreachableError: no server, no such database, wrong password.
             SchemaError: the database has no pgvector, or its server is too old.
+            WrongCellError: the URL's database does not serve the app.
         """
         made = cls(database, app=app, language=language, embedder=embedder, schema=schema, generator=generator)
         return await made.__aenter__()
 
     async def __aenter__(self) -> Self:
-        if self._pool is None and self._dsn is not None:
-            self._pool = await database.create_pool(self._dsn, schema=self._schema)
+        if self._pool is None and self._cells is not None:
+            self._pool = await self._opened.enter_async_context(self._cells.pool(self.app))
+        elif self._pool is None and self._dsn is not None:
+            pool = await self._opened.enter_async_context(await database.create_pool(self._dsn, schema=self._schema))
+            try:
+                await require_served(pool, self.app)
+            except BaseException:
+                await self._opened.aclose()
+                raise
+            self._pool = pool
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -172,11 +193,11 @@ class Hippocampus:
             return
         if "sessions" in self.__dict__:
             await self.sessions.close()
-        if self._dsn is not None:
+        if self._dsn is not None or self._cells is not None:
             for name in _SERVICES & self.__dict__.keys():
                 del self.__dict__[name]
-            pool, self._pool = self._pool, None
-            await pool.close()
+            self._pool = None
+            await self._opened.aclose()
 
     @property
     def pool(self) -> Pool:
@@ -255,10 +276,22 @@ class Hippocampus:
         return ItemStore(self.pool, self.app)
 
     @cached_property
+    def knowledge(self) -> KnowledgeService:
+        """Corpora of documents: added, searched, and answers from them with citations."""
+        return KnowledgeService(self.pool, self.app, self.embedder, generator=self.generator)
+
+    @cached_property
     def _search(self) -> MemorySearch:
         return MemorySearch(self.pool, self.embedder)
 
-    async def add(self, user: str, messages: Messages, *, session: str | None = None) -> AddedMessages:
+    async def add(
+        self,
+        user: str,
+        messages: Messages,
+        *,
+        session: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> AddedMessages:
         """Append what is new of a conversation to a session, which is created if it does not exist.
 
         The longest beginning of `messages` that the session's messages end with is known; what follows is appended. If
@@ -276,29 +309,39 @@ class Hippocampus:
                 function; system and developer messages instruct the model and are left out) and ``content`` (a text or
                 content parts, or none for the result of a tool; an assistant's message without content, refusal or
                 tool calls is left out). Optional: ``id``, ``name``, ``timestamp`` or ``created_at`` (seconds since
-                1970, ISO 8601 or a datetime), ``tool_calls``; other keys are kept with the event.
+                1970, ISO 8601 or a datetime), ``tool_calls``, ``metadata``; other keys are kept with the event.
             session: its id; None creates a session.
+            metadata: of each message that is appended, in addition to its own; `search` can filter by them.
 
         Raises:
             InvalidInputError: a message has no known role, no content or a time that cannot be read, two have the same
                 id, or the session is blank; nothing was written.
             ConcurrencyConflictError: other writers appended first each time; add the list again later.
+            AppMovingError, WrongCellError: the app is being moved, or has moved, to another cell; with `pulse.Cells`
+                the call waits, and goes on there.
             EventConflictError: an id is taken by a message with other content.
             EventTooLargeError: a message is over the app's limit.
         """
-        given = read_messages(messages)
+        given = read_messages(messages, metadata)
         key = SessionKey(self.app, user, _session_id(session) or str(uuid4()))
         added = await self._append(key, given)
         return AddedMessages(session_id=key.session_id, added=added, known=len(given) - added)
 
     async def search(
-        self, user: str, query: str, *, session: str | None = None, limit: int = 10
+        self,
+        user: str,
+        query: str,
+        *,
+        session: str | None = None,
+        limit: int = 10,
+        metadata: Mapping[str, Any] | None = None,
     ) -> list[SearchMemoryResult]:
         """Find what matches a query best among a user's memories, facts and messages, the best first.
 
         Args:
             session: only what was said in this session, or was extracted from it.
             limit: 1 to 1,000.
+            metadata: only messages and memories with these metadata, and facts extracted from such messages.
 
         Raises:
             InvalidInputError: the query is blank, or an argument is out of its bounds.
@@ -309,7 +352,7 @@ class Hippocampus:
             user_id=user,
             query=query,
             limit=limit,
-            narrow=SearchFilter(session_id=_session_id(session)),
+            narrow=SearchFilter(session_id=_session_id(session), metadata=metadata),
         )
         return list(found.memories)
 
@@ -324,6 +367,10 @@ class Hippocampus:
         language: Language | None = None,
         template: Template | TemplateName = "markdown",
         profile: bool = False,
+        stable: bool = False,
+        documents: float = 0,
+        corpora: Collection[str] | None = None,
+        roles: Collection[str] = (),
     ) -> ContextWindow:
         """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
 
@@ -334,8 +381,14 @@ class Hippocampus:
             language: of headers and labels; None: the object's.
             template: plain, markdown, xml, messages (then `ContextWindow.messages` is the prompt), or your own.
             profile: begin the facts with the user's profile.
+            stable: begin with what does not depend on the query, for a provider's prompt cache; see
+                `ContextAssembler.assemble`.
+            documents: the share of the budget, up to 1, for documents that match; 0: none. Their items have the
+                citation as metadata.
+            corpora: of these documents; None: all that the user may read, with these `roles`.
 
         Raises:
+            CorpusNotFoundError: there is no corpus of one of the names.
             ContextBudgetError: the system prompt alone is over the budget.
             InvalidInputError: the session is blank, or an argument is out of its bounds.
             SessionNotFoundError: the user has no such session.
@@ -350,6 +403,8 @@ class Hippocampus:
             language=language,
             template=template,
             profile=profile,
+            stable=stable,
+            documents=self.knowledge.part(documents, corpora=corpora, roles=roles) if documents else None,
         )
 
     async def profile(
@@ -466,6 +521,12 @@ class Hippocampus:
                     raise ConcurrencyConflictError(
                         f"session {key.session_id!r}: other writers were first {attempts} times in a row; retry later"
                     ) from error
+                COUNTS.conflict_retries += 1
+                await backoff.wait()
+            except (AppMovingError, WrongCellError):
+                attempts += 1
+                if self._cells is None or attempts >= _ATTEMPTS_MAX:
+                    raise
                 await backoff.wait()
             else:
                 return added

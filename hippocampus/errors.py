@@ -11,6 +11,12 @@ HippocampusError
 ├── FactNotFoundError          no such candidate or merge of this app and user (also a LookupError)
 ├── ProposalNotFoundError      no such undecided proposal of this app (also a LookupError)
 ├── ReplayOvertakenError       the session changed during the replay; nothing was changed, replay again
+├── CorpusNotFoundError        no such corpus for this caller (also a LookupError)
+├── DocumentNotFoundError      no such document in the corpus (also a LookupError)
+├── CorpusAccessError          the caller may read the corpus, and not change it
+├── CorpusExistsError          the owner has a corpus of this name; nothing was changed
+├── DocumentReplacedError      the document was replaced or removed while it was ingested; nothing to do
+├── UnreadableDocumentError    a document cannot be read; the message says why (also a ValueError)
 ├── InstructionConflictError   the instruction was changed since it was read; read it again, redo the change
 ├── WatermarkMovedError        another job consolidated this slice; nothing was written, run again
 ├── ContextBudgetError         the system prompt alone is over the window's budget; shorten it or raise max_tokens
@@ -50,6 +56,38 @@ class WatermarkMovedError(HippocampusError):
 
 class WebhookNotFoundError(HippocampusError):
     """The app has no such webhook endpoint, or no such event."""
+
+
+class CorpusNotFoundError(HippocampusError, LookupError):
+    """The app has no such corpus, or none that the caller may read."""
+
+
+class DocumentNotFoundError(HippocampusError, LookupError):
+    """There is no such document in the corpora that the caller may read."""
+
+
+class CorpusAccessError(HippocampusError):
+    """The caller may read the corpus, and not change it. Nothing was changed."""
+
+
+class CorpusExistsError(HippocampusError):
+    """The corpus was to be created, and its owner has one of this name. Nothing was changed."""
+
+
+class DocumentReplacedError(HippocampusError):
+    """The version that was ingested is not the document's last one any more, or the document is gone."""
+
+
+class UnreadableDocumentError(HippocampusError, ValueError):
+    """A document cannot be read. Nothing was stored.
+
+    Attributes:
+        code: ``encrypted``, ``empty``, ``broken``, ``too_large``, ``timeout``, ``unsupported``.
+    """
+
+    def __init__(self, message: str, *, code: str = "broken") -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class JobNotFoundError(HippocampusError, LookupError):
@@ -213,4 +251,9 @@ BY_SQLSTATE: Mapping[str, type[Exception]] = {
     "HP048": ImportFileError,
     "HP049": EmbeddingDimensionError,
     "HP070": WebhookNotFoundError,
+    "HP100": CorpusNotFoundError,
+    "HP101": DocumentNotFoundError,
+    "HP102": CorpusAccessError,
+    "HP103": DocumentReplacedError,
+    "HP104": CorpusExistsError,
 }

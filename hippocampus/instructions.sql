@@ -2,6 +2,7 @@
 
 -- name: put_instruction
 -- app, key, content, metadata, expected version or null
+-- redacts: $3, $4 of app $1
 SELECT * FROM put_instruction($1, $2, $3, $4, $5)
 
 -- name: get_instruction

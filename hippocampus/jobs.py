@@ -17,6 +17,8 @@ from pulse.postgres.statements import Statements
 from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import asyncpg
 
     from pulse.database import Pool
@@ -138,10 +140,19 @@ async def cancel(
     return await get(pool, job_id, app_name=app_name, user_id=user_id)
 
 
-async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> ConsolidationJob:
+async def wait(
+    pool: Pool,
+    job: ConsolidationJob,
+    *,
+    timeout_seconds: float,
+    on_poll: Callable[[ConsolidationJob], None] = lambda _: None,
+) -> ConsolidationJob:
     """Wait until workers have ended a job and its follow-ups; return the last of them.
 
     Holds no connection between two polls. If the thread is deleted meanwhile, the job counts as cancelled.
+
+    Args:
+        on_poll: gets the job at each poll that finds it waiting or running.
 
     Raises:
         TimeoutError: no worker ended it in time; it stays enqueued.
@@ -160,10 +171,11 @@ async def wait(pool: Pool, job: ConsolidationJob, *, timeout_seconds: float) -> 
             continue
         if job.status in _ENDED:
             return job
+        on_poll(job)
         if time.monotonic() >= deadline:
+            advice = f"it failed last by {job.error}" if job.error else f"check that a worker runs for {job.job_type}"
             raise TimeoutError(
-                f"job {job.id} is still {job.status} after {timeout_seconds:g} s: it stays enqueued;"
-                f" check that a worker runs for {job.job_type}"
+                f"job {job.id} is still {job.status} after {timeout_seconds:g} s: it stays enqueued; {advice}"
             )
         await asyncio.sleep(min(pause_seconds, max(deadline - time.monotonic(), 0)))
         pause_seconds = min(pause_seconds * 1.5, _POLL_SECONDS_MAX)

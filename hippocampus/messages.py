@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from hippocampus.names import check_names
 from pulse.errors import EventConflictError, InvalidInputError
-from pulse.event_rows import check_event_id
+from pulse.event_rows import METADATA_RULE, check_event_id, is_metadata
 from pulse.events import Event, moment
 from pulse.postgres.json_values import decode_body, encode_body
 
@@ -77,18 +77,23 @@ class Message:
         return f"message-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def read_messages(messages: Messages) -> list[Message]:
+def read_messages(messages: Messages, metadata: Mapping[str, Any] | None = None) -> list[Message]:
     """Return the messages of a conversation. Those that instruct the model and empty replies of it are left out.
 
+    Args:
+        metadata: of each message, in addition to its own.
+
     Raises:
-        InvalidInputError: there is no message, one has no known role, no content, or a time that cannot be read, or two
-            have the same id.
+        InvalidInputError: there is no message, one has no known role, no content, a time that cannot be read or invalid
+            metadata, or two have the same id.
     """
     given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     listed = [given] if isinstance(given, Mapping) else list(given)
     if not listed:
         raise InvalidInputError("messages is empty: give a text, a message, or a list of messages")
-    read = [each for number, message in enumerate(listed) for each in _read(message, f"messages[{number}]")]
+    read = [
+        each for number, message in enumerate(listed) for each in _read(message, metadata or {}, f"messages[{number}]")
+    ]
     ids: set[str] = set()
     for own_id in (each.id for each in read if each.id is not None):
         if own_id in ids:
@@ -153,7 +158,7 @@ def _has_no_time(stored: Event) -> bool:
     return stored.created_at is not None and stored.timestamp == stored.created_at.timestamp()
 
 
-def _read(message: Any, where: str) -> Iterator[Message]:
+def _read(message: Any, metadata: Mapping[str, Any], where: str) -> Iterator[Message]:
     if hasattr(message, "model_dump"):  # as client libraries return a reply
         message = message.model_dump(exclude_none=True)
     if not isinstance(message, Mapping):
@@ -183,8 +188,17 @@ def _read(message: Any, where: str) -> Iterator[Message]:
         event_type=event_type,
         content=content,
         timestamp=_timestamp(message, where),
+        metadata=_metadata(message, metadata, where),
     )
     yield Message(event=event, id=own_id)
+
+
+def _metadata(message: Mapping[str, Any], metadata: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return the metadata of all messages and those of one, which are also in its content: it is recognised by that."""
+    both = {**metadata, **own} if isinstance(own := message.get("metadata"), Mapping) else metadata
+    if not is_metadata(both):
+        raise InvalidInputError(f"{where}: {METADATA_RULE}")
+    return both
 
 
 def _content(message: Mapping[str, Any], where: str) -> Any:

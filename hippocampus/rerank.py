@@ -16,12 +16,16 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import structlog
 
 from hippocampus.errors import MalformedReplyError
 
 #: How many of the best results are reordered; the rest keep their order after them.
 RERANK_DEPTH = 50
+
+_log = structlog.get_logger(__name__)
 
 #: Characters of a text that a prompt shows.
 _SHOWN_MAX = 600
@@ -103,3 +107,27 @@ def checked_scores(scores: Any, count: int) -> list[float]:
             f"{count} finite scores were expected, one per text; there are {len(found)}: {found[:10]}"
         )
     return found
+
+
+class Reordered(NamedTuple):
+    """The order of texts by a reranker, best first, as their former places; or why there is none, in words."""
+
+    order: list[int]
+    failure: str | None = None
+
+
+async def reorder(reranker: Reranker, query: str, texts: Sequence[str], *, seconds: float) -> Reordered:
+    """Order texts by a reranker. One that fails, or takes longer than `seconds`, leaves the order as it is."""
+    before = list(range(len(texts)))
+    try:
+        async with asyncio.timeout(seconds):
+            scores = checked_scores(await reranker.rerank(query, texts), len(texts))
+    except TimeoutError:
+        failure, logged = f"the reranker took longer than {seconds:g} s", "TimeoutError"
+    except Exception as error:  # noqa: BLE001 - a library's own errors: the search has its answer already
+        failure, logged = f"the reranker failed ({type(error).__name__}: {error})", type(error).__name__
+    else:
+        return Reordered(sorted(before, key=lambda place: -scores[place]))
+    # The reason may quote a reply, and so what was searched.
+    _log.warning("rerank_failed", error=logged)
+    return Reordered(before, failure)

@@ -32,6 +32,8 @@ from hippocampus.names import (
 )
 from hippocampus.records import Memory
 from hippocampus.retention.curves import Curve
+from pulse.actor import WORKER, current_actor
+from pulse.audit import AuditLog
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements
 
@@ -210,6 +212,9 @@ class MemoryRetentionManager:
             if on_batch is not None:
                 on_batch(batch)
         stats, _ = await self._stats(app_name, None, limits)
+        if current_actor() != WORKER:
+            archived = sum(batch.archived for batch in batches)
+            await AuditLog(self._pool).note("retention_run", app_name=app_name, target={"archived": archived})
         by_app: Counter[str] = Counter()
         for batch in batches:
             by_app.update(batch.by_app)

@@ -7,7 +7,6 @@ If the query's embedding fails, text alone is searched: the response states the 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
@@ -21,18 +20,20 @@ from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
-from hippocampus.rerank import RERANK_DEPTH, Reranker, checked_scores
+from hippocampus.rerank import RERANK_DEPTH, Reranker, reorder
 from hippocampus.text.times import time_cues
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import escape_state, unescape
 from pulse.postgres.limits import check_limit
-from pulse.postgres.statements import Statements
+from pulse.postgres.statements import Statements, without_secrets
+from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:
     import asyncpg
 
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
+    from pulse.postgres.replica import ReplicaReads
 
 Source: TypeAlias = Literal["memory", "fact", "message"]
 #: ``all``: every turn; ``recent``: those that fast_replay has not reached yet; ``none``.
@@ -41,6 +42,22 @@ MessageScope: TypeAlias = Literal["all", "recent", "none"]
 SOURCES: tuple[Source, ...] = ("memory", "fact", "message")
 LIMIT_MAX = 1000
 QUERY_LENGTH_MAX = 32_768
+
+#: The parts of a score, in the order of ``search_memory``: those of `SearchWeights`; `answered`, the words of the
+#: question that a turn follows; `moved`, by the times that the query names and by what has changed since. Their sum is
+#: the score, or below 0 where the score is 0.
+SCORE_PARTS = (
+    "bm25",
+    "context_bm25",
+    "similarity",
+    "context_similarity",
+    "answered",
+    "moved",
+    "author",
+    "question",
+    "recency",
+    "retention",
+)
 
 #: A memory that is returned with at least this relevance counts as used.
 USED_RELEVANCE_MIN = 0.2
@@ -123,7 +140,8 @@ EVERYTHING = SearchFilter()
 class MatchScores:
     """Why a row matched. Text scores are BM25; similarities are cosines, None if a vector is missing.
 
-    `text_rank` and `vector_rank` are the row's ranks by each score alone, from 1; None if it has no such score.
+    `text_rank` and `vector_rank` are the row's ranks by each score alone, from 1; None if it has no such score. `parts`
+    is what each of `SCORE_PARTS` adds to the score, weighted; None unless the search was asked to explain.
     """
 
     bm25: float
@@ -136,6 +154,7 @@ class MatchScores:
     text_rank: int | None
     vector_rank: int | None
     matched_terms: tuple[str, ...]
+    parts: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +226,7 @@ class MemorySearch:
         on_degraded: called with the name of the error's class when a query's embedding fails.
         reranker: reorders the best results; None: the order of the search.
         rerank_seconds: after which the order of the search stands.
+        reads: runs what only reads, such as on a replica; None: `pool`.
     """
 
     def __init__(
@@ -218,16 +238,19 @@ class MemorySearch:
         on_degraded: Callable[[str], None] | None = None,
         reranker: Reranker | None = None,
         rerank_seconds: float = RERANK_SECONDS,
+        reads: ReplicaReads | None = None,
     ) -> None:
         if not 0 < rerank_seconds < float("inf"):
             raise InvalidInputError(f"rerank_seconds is over 0 and finite, not {rerank_seconds}")
         self._pool = pool
+        self._reads: Any = reads or pool
         self._embedder = embedder
         self._weights = astuple(weights or SearchWeights())
         self._on_degraded = on_degraded
         self._reranker = reranker
         self._rerank_seconds = rerank_seconds
 
+    @spanned("search", operation="retrieval")
     async def search(
         self,
         *,
@@ -240,6 +263,8 @@ class MemorySearch:
         embedding_model: str | None = None,
         asked_at: datetime | None = None,
         record_access: bool = True,
+        weights: SearchWeights | None = None,
+        explain: bool = False,
     ) -> SearchMemoryResponse:
         """Find what matches the query best.
 
@@ -249,6 +274,8 @@ class MemorySearch:
                 the embedder makes it.
             asked_at: against which the query's times are resolved, such as 'last Friday'. None: now, in UTC.
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
+            weights: of this search, instead of those of the object.
+            explain: return the parts of each score.
 
         Raises:
             InvalidInputError: the query is blank, a name cannot be stored, an argument is out of its bounds, or a
@@ -260,12 +287,12 @@ class MemorySearch:
         text = clean_query(query)
         check_limit(limit, LIMIT_MAX)
         check_zones(asked_at=asked_at)
-        vector, degraded = await self.embed_query(text, query_embedding)
+        vector, degraded = await self.embed_query(text, query_embedding, app_name=app_name)
         model = embedding_model or (self._embedder.model if self._embedder else None)
         if query_embedding is not None and model is None:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         rows = await _STATEMENTS.fetch(
-            self._pool,
+            self._reads,
             "search_memory",
             app_name,
             user_id,
@@ -281,10 +308,11 @@ class MemorySearch:
             narrow.until,
             None if narrow.metadata is None else escape_state(narrow.metadata, where="metadata"),
             narrow.min_relevance,
-            self._weights,
+            self._weights if weights is None else astuple(weights),
             narrow.as_of,
             narrow.known_at,
             *cue_arguments(text, asked_at),
+            explain,
         )
         found = tuple(_result(row) for row in rows)
         ordered, failure = await self._rerank(text, found)
@@ -311,20 +339,10 @@ class MemorySearch:
         if self._reranker is None or not found:
             return found, None
         head, rest = found[:RERANK_DEPTH], found[RERANK_DEPTH:]
-        try:
-            async with asyncio.timeout(self._rerank_seconds):
-                given = await self._reranker.rerank(query, [result.content for result in head])
-            scores = checked_scores(given, len(head))
-        except TimeoutError:
-            failure, logged = f"the reranker took longer than {self._rerank_seconds:g} s", "TimeoutError"
-        except Exception as error:  # noqa: BLE001 - a library's own errors: the search has its answer already
-            failure, logged = f"the reranker failed ({type(error).__name__}: {error})", type(error).__name__
-        else:
-            order = sorted(range(len(head)), key=lambda place: -scores[place])
-            return tuple(head[place] for place in order) + rest, None
-        # The reason may quote a reply, and so the conversation.
-        _log.warning("rerank_failed", error=logged)
-        return found, failure
+        order, failure = await reorder(
+            self._reranker, query, [result.content for result in head], seconds=self._rerank_seconds
+        )
+        return tuple(head[place] for place in order) + rest, failure
 
     async def record_access(
         self, memory_ids: Iterable[UUID], *, app_name: str | None = None, user_id: str | None = None
@@ -336,8 +354,8 @@ class MemorySearch:
         counted: int = await _STATEMENTS.fetchval(self._pool, "record_memory_access", ids, app_name, user_id)
         return counted
 
-    async def embed_query(self, text: str, given: Sequence[float] | None) -> QueryVector:
-        """Return the query's vector: the given one, or the embedder's.
+    async def embed_query(self, text: str, given: Sequence[float] | None, *, app_name: str) -> QueryVector:
+        """Return the query's vector: the given one, or the embedder's, which is not sent what the app's policy masks.
 
         Raises:
             EmbeddingDimensionError: as `search`.
@@ -348,7 +366,8 @@ class MemorySearch:
         if self._embedder is None:
             return QueryVector()
         try:
-            (vector,) = await self._embedder.embed([text], "query")
+            sent = await without_secrets(self._pool, app_name, [text])
+            (vector,) = await self._embedder.embed(sent, "query")
         except ProviderError as error:
             return QueryVector(degraded=self._degraded(type(error).__name__, error.code))
         if not has_direction(vector):
@@ -434,6 +453,7 @@ def _result(row: asyncpg.Record) -> SearchMemoryResult:
             text_rank=row["text_rank"],
             vector_rank=row["vector_rank"],
             matched_terms=tuple(row["matched_terms"]),
+            parts=None if row["parts"] is None else dict(zip(SCORE_PARTS, row["parts"], strict=True)),
         ),
         thread_id=row["thread_id"],
         session_id=row["session_id"],

@@ -3,9 +3,9 @@
 -- name: search_memory
 -- app, user, query, embedding or null, its model, limit, sources, messages, memory types or null, session or null,
 -- since or null, until or null, metadata or null, least relevance, weights, as of or null,
--- known at or null; the times that the query names: since, until, words, weights
+-- known at or null; the times that the query names: since, until, words, weights; whether the parts of each score are wanted
 SELECT * FROM search_memory($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-                            $18, $19, $20, $21)
+                            $18, $19, $20, $21, $22)
 
 -- name: record_memory_access
 -- ids of memories, app, user. The answer does not wait for the disk: a crash of the server loses some uses, and no memory.

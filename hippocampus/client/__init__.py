@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hippocampus.client.audit import AuditCalls
 from hippocampus.client.by_hand import ByHandCalls, WrittenMemoryOptions
 from hippocampus.client.calls import RETRY_WAIT_SECONDS_MAX, TIMEOUT_SECONDS, TRIES_MAX
 from hippocampus.client.erasures import ErasureCalls
@@ -23,13 +24,29 @@ from hippocampus.client.errors import (
     UnavailableError,
     problem_of,
 )
+from hippocampus.client.installation import InstallationCalls
 from hippocampus.client.instructions import InstructionCalls
+from hippocampus.client.knowledge import (
+    AddedDocumentRecord,
+    CorpusRecord,
+    DocumentRecord,
+    KnowledgeAnswerRecord,
+    KnowledgeCalls,
+    KnowledgeCitationRecord,
+    KnowledgeHitRecord,
+    KnowledgeOptions,
+    KnowledgeQuestionOptions,
+)
 from hippocampus.client.memory import FactOptions, JobOptions, MemoryCalls, MemoryOptions, SearchOptions
+from hippocampus.client.pulse import PulseCalls
 from hippocampus.client.records import (
+    ActRecord,
     AgentRecord,
     Answer,
     AppendOutcome,
+    AppSummary,
     ArchivedMemory,
+    Caller,
     Citation,
     Edit,
     Erasure,
@@ -41,6 +58,7 @@ from hippocampus.client.records import (
     Health,
     InstructionRecord,
     JobRecord,
+    KeyRecord,
     KeyStyleRecord,
     MemoryRecord,
     NewEvent,
@@ -48,6 +66,7 @@ from hippocampus.client.records import (
     Profile,
     ProfileLine,
     Proposal,
+    PulseEvent,
     RunLease,
     RunRecord,
     SearchResult,
@@ -57,6 +76,12 @@ from hippocampus.client.records import (
     StoredEvent,
     ThreadRecord,
     Ticket,
+    ToolCallRecord,
+    ToolExecutionRecord,
+    ToolRecord,
+    ToolSourceChange,
+    TraceSpan,
+    UserSummary,
     WeakMemory,
     WebhookDeliveryRecord,
     WebhookEndpointRecord,
@@ -65,20 +90,29 @@ from hippocampus.client.records import (
 from hippocampus.client.retention import RetentionCalls
 from hippocampus.client.runs import RunCalls
 from hippocampus.client.sessions import SessionCalls
+from hippocampus.client.tools import ToolCalls
+from hippocampus.client.traces import TraceCalls
+from hippocampus.client.users import UserCalls
 from hippocampus.client.webhooks import WebhookCalls
 
 __all__ = [
     "RETRY_WAIT_SECONDS_MAX",
     "TIMEOUT_SECONDS",
     "TRIES_MAX",
+    "ActRecord",
+    "AddedDocumentRecord",
     "AgentRecord",
     "Answer",
+    "AppSummary",
     "AppendOutcome",
     "ArchivedMemory",
+    "Caller",
     "Citation",
     "ClientError",
     "ConflictError",
     "ConnectionFailedError",
+    "CorpusRecord",
+    "DocumentRecord",
     "Edit",
     "Erasure",
     "FactCandidate",
@@ -93,8 +127,14 @@ __all__ = [
     "InvalidRequestError",
     "JobOptions",
     "JobRecord",
+    "KeyRecord",
     "KeyRefusedError",
     "KeyStyleRecord",
+    "KnowledgeAnswerRecord",
+    "KnowledgeCitationRecord",
+    "KnowledgeHitRecord",
+    "KnowledgeOptions",
+    "KnowledgeQuestionOptions",
     "MemoryOptions",
     "MemoryRecord",
     "NewEvent",
@@ -104,6 +144,7 @@ __all__ = [
     "Profile",
     "ProfileLine",
     "Proposal",
+    "PulseEvent",
     "RunLease",
     "RunRecord",
     "SearchOptions",
@@ -114,7 +155,13 @@ __all__ = [
     "StoredEvent",
     "ThreadRecord",
     "Ticket",
+    "ToolCallRecord",
+    "ToolExecutionRecord",
+    "ToolRecord",
+    "ToolSourceChange",
+    "TraceSpan",
     "UnavailableError",
+    "UserSummary",
     "WeakMemory",
     "WebhookDeliveryRecord",
     "WebhookEndpointRecord",
@@ -130,8 +177,15 @@ class HippocampusClient(
     ByHandCalls,
     RetentionCalls,
     ErasureCalls,
+    InstallationCalls,
     InstructionCalls,
+    AuditCalls,
     WebhookCalls,
+    TraceCalls,
+    ToolCalls,
+    PulseCalls,
+    KnowledgeCalls,
+    UserCalls,
 ):
     """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
 

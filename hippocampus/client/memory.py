@@ -45,6 +45,8 @@ class SearchOptions(TypedDict, total=False):
     min_relevance: float
     query_embedding: Sequence[float]
     embedding_model: str
+    weights: Mapping[str, float]
+    explain: bool
 
 
 class MemoryOptions(TypedDict, total=False):
@@ -177,6 +179,22 @@ class MemoryCalls(Calls):
         """Yield a user's jobs, newest first."""
         async for each in self._pages(self._user(user_id, "jobs"), "jobs", limit=page_size, **narrow):
             yield pick(JobRecord, each)
+
+    async def job_effects(self, user_id: str, job_id: str) -> Mapping[str, Any]:
+        """Read the turns of a job's slice, and what is stored of them, as the API's document describes it."""
+        found: Mapping[str, Any] = await self._call("GET", self._user(user_id, "jobs", job_id, "effects"))
+        return found
+
+    async def replay(
+        self, user_id: str, *, session_id: str | None = None, apply: bool = False, slices: int = 5
+    ) -> Mapping[str, Any]:
+        """Extract the memories of a session or a user again, and compare or swap them.
+
+        Until `is_complete`, call again: each call sends at most `slices` slices to the model.
+        """
+        body = {"session_id": session_id, "apply": apply, "slices": slices}
+        found: Mapping[str, Any] = await self._call("POST", self._user(user_id, "replays"), json=body)
+        return found
 
     async def retry_job(self, user_id: str, job_id: str) -> JobRecord:
         """Run a failed job again, with all its attempts; ConflictError if it has not failed."""

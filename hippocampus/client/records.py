@@ -27,6 +27,7 @@ class NewEvent:
     invocation_id: str = ""
     state_delta: Mapping[str, Any] = field(default_factory=dict)
     timestamp: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class StoredEvent:
     content: Any
     actions: Mapping[str, Any]
     timestamp: float
+    metadata: Mapping[str, Any]
     created_at: str
 
 
@@ -190,6 +192,21 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRecord:
+    """A key of the API, without its secret."""
+
+    id: str
+    app_name: str | None
+    user_id: str | None
+    name: str
+    roles: Sequence[str]
+    created_at: str
+    last_used_at: str | None
+    expires_at: str | None
+    revoked_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """Whether the API can do its work."""
 
@@ -208,6 +225,42 @@ class ThreadRecord:
     updated_at: str
     finalized_at: str | None
     newest_run: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """What the key allows; `app_name` and `user_id` are None where it is bound to none."""
+
+    key_id: str
+    app_name: str | None
+    user_id: str | None
+    roles: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppSummary:
+    """An app, and how much it holds; 1000 means at least so many."""
+
+    app_name: str
+    sessions: int
+    memories: int
+    facts: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSummary:
+    """A user, how much is remembered (1000 means at least so many), and what was said last."""
+
+    user_id: str
+    sessions: int
+    memories: int
+    facts: int
+    waiting_events: int
+    last_active_at: str | None
+    last_session_id: str | None
+    last_role: str | None
+    last_text: str | None
+    last_said_at: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -457,6 +510,117 @@ class WebhookDeliveryRecord:
     error_code: str | None
     ended_at: str | None
     created_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSpan:
+    """A span of a trace. `linked_trace_id` is the trace of the append that caused a job."""
+
+    trace_id: str
+    span_id: str
+    parent_span_id: str | None
+    linked_trace_id: str | None
+    name: str
+    kind: str
+    service: str
+    started_at: str
+    duration_ns: int
+    error: str | None
+    session_id: str | None
+    run_id: str | None
+    attributes: Mapping[str, Any]
+    events: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRecord:
+    """A tool of the app."""
+
+    name: str
+    display_name: str
+    description: str
+    kind: Literal["python", "http", "mcp", "client", "sandbox"]
+    source: str | None
+    version: int
+    is_active: bool
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any] | None
+    permissions: Mapping[str, Any]
+    nature: Literal["again", "once"]
+    timeout_seconds: float
+    call_count: int
+    avg_latency_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSourceChange:
+    """What storing a source of tools changed: names of tools; `skipped` says of which operations none can be made."""
+
+    added: Sequence[str]
+    changed: Sequence[str]
+    gone: Sequence[str]
+    skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallRecord:
+    """What became of a call of a tool; `error_code` is None if there is a result."""
+
+    status: str
+    execution_id: str | None
+    value: Any
+    error_code: str | None
+    error: str | None
+    latency_ms: float
+    retry_after_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolExecutionRecord:
+    """A call of a tool as it was recorded: redacted, and bounded."""
+
+    id: str
+    tool_name: str
+    tool_version: int | None
+    user_id: str
+    run_id: str | None
+    tool_call_id: str
+    attempt: int
+    status: str
+    input_params: Any
+    output_result: Any
+    error_code: str | None
+    error: str | None
+    latency_ms: float | None
+    created_at: str
+    ended_at: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActRecord:
+    """An administrative act: ids, no word of a user. `app_name` None or ``*``: it concerns every app."""
+
+    id: str
+    at: str
+    actor: str
+    action: str
+    app_name: str | None
+    user_id: str | None
+    target: Mapping[str, Any]
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulseEvent:
+    """What the autonomic layer decided or did: codes, ids and numbers. `ref`: the effect that it is about."""
+
+    id: int
+    kind: str
+    key: str
+    ref: int | None
+    hash: str | None
+    meta: Mapping[str, Any]
+    occurred_at: str
 
 
 def pick(record: type[Record], body: Mapping[str, Any]) -> Record:

@@ -103,9 +103,10 @@ class SessionCalls(Calls):
         async for each in self._pages(path, "timeline", limit=page_size):
             yield each
 
-    async def threads(self, user_id: str, *, page_size: int = 100) -> AsyncIterator[ThreadRecord]:
-        """Yield a user's threads with their newest runs, the most recently changed first."""
-        async for each in self._pages("/api/threads", "threads", limit=page_size, **self._owner(user_id)):
+    async def threads(self, user_id: str, *, contains: str = "", page_size: int = 100) -> AsyncIterator[ThreadRecord]:
+        """Yield a user's threads whose ids contain a text, with their newest runs, the most recently changed first."""
+        named = self._owner(user_id)
+        async for each in self._pages("/api/threads", "threads", limit=page_size, contains=contains, **named):
             yield pick(ThreadRecord, each)
 
     async def ticket(

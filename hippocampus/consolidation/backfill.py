@@ -81,7 +81,7 @@ async def backfill_embeddings(pool: Pool, embedder: Embedder, *, limit: int = 10
     rows = await STATEMENTS.fetch(pool, "list_vectorless", embedder.model, limit)
     if not rows:
         return Backfilled()
-    outcomes = list(zip(rows, await _embed(embedder, [row["content"] for row in rows]), strict=True))
+    outcomes = list(zip(rows, await embed_texts(embedder, [row["content"] for row in rows]), strict=True))
     given = 0
     with STATEMENTS.translating():
         async with pool.acquire() as acquired, acquired.transaction():
@@ -110,7 +110,7 @@ async def _store(
     return given
 
 
-async def _embed(embedder: Embedder, texts: Sequence[str]) -> list[Outcome]:
+async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> list[Outcome]:
     """Return a vector for each text, or the error with which it was refused.
 
     Raises:

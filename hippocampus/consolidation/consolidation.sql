@@ -5,7 +5,7 @@
 -- One row per message of the slice, ascending; one row without a message where there is none; none without the job.
 WITH asked AS (
     SELECT j.id AS job_id, j.thread_id, j.job_type, j.status, j.attempts, j.result, j.started_at, j.created_at,
-           t.last_seq, t.erasures, s.stage,
+           t.app_name, t.user_id, t.session_id, t.last_seq, t.erasures, (app_policy(t.app_name)).redaction, s.stage,
            CASE s.stage WHEN 'fast' THEN t.fast_upto_seq ELSE t.deep_upto_seq END AS after_seq,
            j.job_type = 'full_consolidation' AND s.stage = 'deep' AND t.fast_upto_seq < j.upto_seq AS is_behind,
            EXISTS (SELECT FROM consolidation_jobs AS f
@@ -135,6 +135,7 @@ SELECT prune_refusals()
 SELECT choose_embedding_model($1)
 
 -- name: begin_replay
+-- audited
 -- app, user, session id (null: all of the user's), fingerprint
 SELECT begin_replay($1, $2, $3, $4)
 
@@ -167,7 +168,8 @@ WITH asked AS (
 )
 SELECT cut.thread_id, cut.stage, cut.drawn_seq + 1 AS from_seq, cut.upto_seq,
        slice_digest(cut.thread_id, cut.drawn_seq + 1, cut.upto_seq) AS digest,
-       f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at
+       f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at,
+       (SELECT (app_policy(t.app_name)).redaction FROM threads AS t WHERE t.id = cut.thread_id) AS redaction
 FROM cut LEFT JOIN fits AS f ON f.within
 ORDER BY f.sequence_num
 
@@ -191,6 +193,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8::slice_origin, $9::memory_input[], $10::m
 ON CONFLICT DO NOTHING
 
 -- name: swap_replay
+-- audited
 -- replay
 SELECT * FROM swap_replay($1)
 
@@ -202,7 +205,7 @@ WHERE app_name = $1 AND user_id = $2 AND (valid_until IS NULL OR valid_until > e
 -- name: next_rederivation
 -- those to leave out (uuid[]), turns at most; the oldest slice that waits, with its turns that are left
 SELECT r.id AS redraw_id, r.stage, r.thread_id, r.from_seq, r.upto_seq, t.erasures,
-       m.sequence_num, m.author, m.role, m.content AS text, m.occurred_at
+       m.sequence_num, m.author, m.role, m.content AS text, m.occurred_at, (app_policy(t.app_name)).redaction
 FROM (SELECT * FROM slice_redraws WHERE id <> ALL ($1::uuid[]) ORDER BY id LIMIT 1) AS r
 JOIN threads AS t ON t.id = r.thread_id
 LEFT JOIN LATERAL (

@@ -67,6 +67,7 @@ class ReplayReport:
         applied: whether the memories were swapped; otherwise nothing was changed.
         slices: how many were derived in this run, without those whose answer was kept.
         reused: how many slices had an answer, from an earlier run or from the same turns elsewhere.
+        is_complete: whether every slice has its answer; if not, nothing was compared.
         facts: the keys whose value differs afterwards.
     """
 
@@ -76,6 +77,7 @@ class ReplayReport:
     reused: int
     changes: tuple[ReplayChange, ...]
     facts: tuple[FactChange, ...]
+    is_complete: bool = True
 
     @property
     def counts(self) -> dict[str, int]:
@@ -100,7 +102,13 @@ class MemoryReplay:
         self._slice_tokens = slice_tokens
 
     async def replay(
-        self, app_name: str, user_id: str, session_id: str | None = None, *, apply: bool = False
+        self,
+        app_name: str,
+        user_id: str,
+        session_id: str | None = None,
+        *,
+        apply: bool = False,
+        slices_max: int | None = None,
     ) -> ReplayReport:
         """Derive a session, or all of a user's, again as far as it is consolidated, and compare or swap.
 
@@ -109,6 +117,8 @@ class MemoryReplay:
         Args:
             session_id: None for all of the user's sessions.
             apply: swap the memories; otherwise nothing is changed.
+            slices_max: end after so many slices that the models were asked about, without a comparison if there are
+                more: the next replay continues. None: all of them.
 
         Raises:
             SessionNotFoundError: there is no such session.
@@ -119,7 +129,17 @@ class MemoryReplay:
         fingerprint = f"{self._generator.fingerprint} {self._embedder.model} {self._slice_tokens}"
         arguments = (app_name, user_id, session_id, fingerprint)
         replay_id = await STATEMENTS.fetchval(self._pool, "begin_replay", *arguments)
-        done = await self._derive_all(replay_id, fingerprint)
+        done, is_complete = await self._derive_all(replay_id, fingerprint, slices_max)
+        if not is_complete:
+            return ReplayReport(
+                replay_id=replay_id,
+                applied=False,
+                slices=done["asked"],
+                reused=done["reused"],
+                changes=(),
+                facts=(),
+                is_complete=False,
+            )
         swap = await self._swap(replay_id, app_name, user_id, commit=apply)
         return ReplayReport(
             replay_id=replay_id,
@@ -130,17 +150,19 @@ class MemoryReplay:
             facts=_changed(swap.before, swap.after),
         )
 
-    async def _derive_all(self, replay_id: UUID, fingerprint: str) -> Counter[str]:
-        """Derive slice by slice, and count those that were asked, reused and empty."""
+    async def _derive_all(self, replay_id: UUID, fingerprint: str, slices_max: int | None) -> tuple[Counter[str], bool]:
+        """Derive slice by slice; count those that were asked, reused and empty, and say whether they are all."""
         done: Counter[str] = Counter()
         styles: dict[UUID, Styles] = {}
         limits = (self._slice_tokens, SLICE_TURNS_MAX)
         while rows := await STATEMENTS.fetch(self._pool, "next_replay_slice", replay_id, *limits):
+            if slices_max is not None and done["asked"] >= slices_max:
+                return done, False
             thread_id = rows[0]["thread_id"]
             if thread_id not in styles:
                 styles[thread_id] = await ledger.read_styles(self._pool, thread_id=thread_id)
             done[await self._derive(replay_id, fingerprint, rows, styles[thread_id])] += 1
-        return done
+        return done, True
 
     async def _derive(self, replay_id: UUID, fingerprint: str, rows: Sequence[asyncpg.Record], styles: Styles) -> str:
         """Derive one slice and keep the answer. Return 'asked', 'reused', or 'empty' if nothing had to be asked."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hippocampus.consolidation.parts import cut
 from hippocampus.consolidation.slices import Slice, input_hash
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers.protocols import Generator, reads_known_facts
@@ -17,6 +18,7 @@ from hippocampus.records import (
     Origin,
     Reflection,
     Summary,
+    Turn,
     Usage,
 )
 from pulse.postgres.json_values import escape_state, unescape
@@ -27,11 +29,29 @@ if TYPE_CHECKING:
 Reply = TypeVar("Reply", Summary, Reflection)
 
 
+def resumed(slice_: Slice, generator: Generator, slice_tokens: int) -> Slice:
+    """Return a slice as an earlier attempt read it, if replies about it are kept.
+
+    Turns that arrived since are left to the job that follows: with them it would be another question.
+    """
+    if slice_.kept is None:
+        return slice_
+    asked_upto_seq = slice_.kept.reply.get("upto_seq", slice_.upto_seq)
+    beginning = slice_.beginning([turn for turn in slice_.turns if turn.sequence_num <= asked_upto_seq] or slice_.turns)
+    kept = _kept_of(slice_)
+    is_kept = any(_digest(generator, part) in kept for part in cut(beginning.turns, slice_tokens))
+    return beginning if is_kept else slice_
+
+
 class PaidReplies:
     """The generator of one slice: a `hippocampus.providers.protocols.Generator` that asks the model once.
 
     A slice that is read in parts takes several calls. Each reply is kept as it arrives, with the earlier ones: the row
-    of a stage holds the newest, and those before it under ``earlier``, by the hash of their input.
+    of a stage holds the newest, those before it under ``earlier``, by the hash of their input, and under ``upto_seq``
+    the last turn of the slice.
+
+    What is known of the user is not a part of the input's hash: it changes with every job of the user, and an attempt
+    that was not interrupted would have stored the same reply.
 
     A reply that cost no tokens, such as the local provider's, is not kept: making it again is as quick.
 
@@ -89,7 +109,7 @@ class PaidReplies:
         read: Callable[[Mapping[str, Any]], Reply],
     ) -> Reply:
         own = self._slice
-        digest = input_hash(self._generator.fingerprint, slice_.turns, *map(asdict, slice_.known_facts))
+        digest = _digest(self._generator, slice_.turns)
         if digest in self._kept:
             reply = read(self._kept[digest])
             self._earlier[digest] = self._kept[digest]
@@ -98,7 +118,9 @@ class PaidReplies:
             (reply,) = await ask([slice_])
             if reply.usage.prompt_tokens or reply.usage.output_tokens:
                 body = asdict(reply)
-                row = {**body, "earlier": self._earlier} if self._earlier else body
+                row = {**body, "upto_seq": own.turns[-1].sequence_num}
+                if self._earlier:
+                    row["earlier"] = self._earlier
                 key = (own.job.thread_id, own.stage, own.erasures, digest)
                 await STATEMENTS.execute(self._pool, "save_reply", *key, escape_state(row, where="the model's reply"))
                 self._earlier[digest] = body
@@ -108,6 +130,10 @@ class PaidReplies:
             output_tokens=self.usage.output_tokens + reply.usage.output_tokens,
         )
         return reply
+
+
+def _digest(generator: Generator, turns: tuple[Turn, ...]) -> str:
+    return input_hash(generator.fingerprint, turns)
 
 
 def _kept_of(slice_: Slice) -> dict[str, Mapping[str, Any]]:

@@ -19,6 +19,8 @@ from hippocampus.records import ConsolidationJob, ExtractedFact, KnownInsight, T
 from hippocampus.text.languages import language_of
 from hippocampus.text.words import terms
 from pulse.postgres.json_values import unescape
+from pulse.redaction import RedactionMode, redact
+from pulse.session_key import SessionKey
 
 if TYPE_CHECKING:
     import asyncpg
@@ -63,6 +65,7 @@ class Slice:
     """
 
     job: ConsolidationJob
+    key: SessionKey
     stage: Stage
     after_seq: int
     upto_seq: int
@@ -94,6 +97,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
     has_more = last["following"] is not None
     return Slice(
         job=jobs.from_slice_row(first),
+        key=SessionKey(first["app_name"], first["user_id"], first["session_id"]),
         stage=Stage(first["stage"]),
         after_seq=first["after_seq"],
         upto_seq=last["sequence_num"] if has_more else first["last_seq"],
@@ -136,13 +140,18 @@ async def read_known_insights(pool: Pool, thread_id: UUID, turns: Sequence[Turn]
 
 
 def turns_of(rows: Iterable[asyncpg.Record]) -> tuple[Turn, ...]:
-    """Return the turns of rows that have a message's columns, its content as ``text``. Blank ones are left out."""
+    """Return the turns of rows that have a message's columns, its content as ``text``. Blank ones are left out.
+
+    Turns that were stored before their app masked or refused secrets are masked here, before a model reads them.
+    """
+    rows = list(rows)
+    mode: RedactionMode = "mask" if rows and rows[0]["redaction"] != "off" else "off"
     return tuple(
         Turn(
             sequence_num=row["sequence_num"],
             author=row["author"],
             role=row["role"],
-            text=row["text"],
+            text=redact(row["text"], mode),
             occurred_at=row["occurred_at"],
         )
         for row in rows

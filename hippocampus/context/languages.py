@@ -9,11 +9,25 @@ from typing import Literal, TypeAlias
 
 from hippocampus.text.languages import Language
 
-ContextType: TypeAlias = Literal["system", "memory", "history", "fact"]
+ContextType: TypeAlias = Literal["system", "memory", "history", "fact", "document"]
+#: Under one header. Earlier turns are memories that do not depend on the query: see `ContextAssembler.assemble`.
+Section: TypeAlias = Literal["system", "fact", "earlier", "memory", "document", "history"]
 
-HEADERS: Mapping[Language, Mapping[ContextType, str]] = {
-    "zh": {"fact": "## 用户偏好", "memory": "## 相关记忆", "history": "## 对话历史"},
-    "en": {"fact": "## User preferences", "memory": "## Relevant memories", "history": "## Conversation history"},
+HEADERS: Mapping[Language, Mapping[Section, str]] = {
+    "zh": {
+        "fact": "## 用户偏好",
+        "earlier": "## 以前的对话",
+        "memory": "## 相关记忆",
+        "document": "## 相关文档",
+        "history": "## 对话历史",
+    },
+    "en": {
+        "fact": "## User preferences",
+        "earlier": "## Earlier conversations",
+        "memory": "## Relevant memories",
+        "document": "## Relevant documents",
+        "history": "## Conversation history",
+    },
 }
 
 #: The names of roles. English has none: the stored names are English.
@@ -49,12 +63,12 @@ def fact_kind(fact_type: str, language: Language) -> str:
 
 
 @lru_cache(maxsize=4096)
-def day(moment: datetime, language: Language) -> str:
-    """Return a day in UTC in words: "8 May 2023", "2023年5月8日"."""
+def day(moment: datetime, language: Language, *, with_year: bool = True) -> str:
+    """Return a day in UTC in words: "8 May 2023", "2023年5月8日"; without its year: "8 May", "5月8日"."""
     day_ = moment.astimezone(UTC)
     if language == "zh":
-        return f"{day_.year}年{day_.month}月{day_.day}日"
-    return f"{day_.day} {_MONTHS[day_.month - 1]} {day_.year}"
+        return f"{day_.year}年" * with_year + f"{day_.month}月{day_.day}日"
+    return f"{day_.day} {_MONTHS[day_.month - 1]}" + f" {day_.year}" * with_year
 
 
 def change(holds: str, since: datetime, language: Language) -> str:

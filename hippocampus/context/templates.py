@@ -16,21 +16,31 @@ from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 from xml.sax.saxutils import escape as escape_markup
 
-from hippocampus.context.languages import HEADERS, ContextType, change, day, speaker
+from hippocampus.context.languages import HEADERS, ContextType, Section, change, day, speaker
 from hippocampus.text.languages import Language
 from pulse.errors import InvalidInputError
 
 TemplateName: TypeAlias = Literal["plain", "markdown", "xml", "messages"]
 
 #: In the order in which they are written.
-CONTEXT_TYPES: tuple[ContextType, ...] = ("system", "fact", "memory", "history")
+CONTEXT_TYPES: tuple[ContextType, ...] = ("system", "fact", "memory", "document", "history")
+SECTIONS: tuple[Section, ...] = ("system", "fact", "earlier", "memory", "document", "history")
+#: What a query picks stands behind all that it does not.
+_STABLE_SECTIONS: tuple[Section, ...] = ("system", "fact", "earlier", "history", "memory", "document")
 
 #: Before each further line of an item. Without it a speaker could write a header, or the turn of another speaker.
 _INDENT = "  "
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 #: A name that needs no brackets where the text of its turn begins with it.
 _PLAIN_NAME = re.compile(r"[^\W\d_](?:[\w .'\-]{0,62}\w)?")
-_TAGS: Mapping[ContextType, str] = {"system": "system", "fact": "facts", "memory": "memories", "history": "history"}
+_TAGS: Mapping[Section, str] = {
+    "system": "system",
+    "fact": "facts",
+    "earlier": "earlier",
+    "memory": "memories",
+    "document": "documents",
+    "history": "history",
+}
 
 
 class Written(Protocol):
@@ -51,6 +61,8 @@ class Written(Protocol):
 
 def indent_lines(text: str) -> str:
     """Return a text whose further lines begin with two spaces: only its first line begins at the margin."""
+    if text.splitlines() == [text]:  # the same characters, and faster
+        return text
     return _LINE_BREAK.sub("\n" + _INDENT, text)
 
 
@@ -73,15 +85,18 @@ class Template:
         section: of ``{header}`` (such as "## User preferences"), ``{title}`` (the same without marks), ``{tag}`` and
             ``{body}``.
         fact, memory: of ``{text}``, ``{when}`` and ``{changed}``.
-        passage: consecutive turns of one session and day, of ``{date}``, ``{iso}``, ``{session}`` and ``{body}``.
+        passage: consecutive turns of one session and day, of ``{date}``, which names the year where it is not that of
+            the passage before, ``{iso}``, ``{session}`` and ``{body}``.
         turn: of a passage: ``{gap}``, ``{label}``, ``{speaker}``, ``{role}`` (user or assistant), ``{text}``,
             ``{changed}``.
         history: a turn of the session: the same without gap.
         when: the date of an item that has one: ``{date}``, ``{iso}``.
         changed: the ``{note}`` on what no longer holds.
+        document: a part of a document, of ``{text}``, ``{where}`` (its title and headings, and its page) and
+            ``{source}``, the document's address.
         gap: before a turn that does not follow the one above it.
         escape: makes stored text harmless.
-        order: of the sections.
+        order: of the sections. Where a window is sent as messages, the last turn comes last.
         frame: counted before each message, if the window is sent as messages; else empty.
     """
 
@@ -94,9 +109,10 @@ class Template:
     history: str
     when: str
     changed: str
+    document: str = "- [{where} ({source})] {text}"
     gap: str = ""
     escape: Callable[[str], str] = indent_lines
-    order: tuple[ContextType, ...] = CONTEXT_TYPES
+    order: tuple[Section, ...] = SECTIONS
     frame: str = ""
 
     @staticmethod
@@ -110,6 +126,11 @@ class Template:
             raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
         return TEMPLATES[name]
 
+    @property
+    def stable(self) -> Template:
+        """The template with what a query picks behind all that it does not."""
+        return replace(self, order=_STABLE_SECTIONS)
+
     def written(self, item: Written, language: Language, *, gap: bool = False) -> str:
         """Return an item without its section and passage."""
         if item.context_type == "system":
@@ -118,6 +139,8 @@ class Template:
             return self.frame + self.history.format_map(self._speech(item, language))
         if is_turn(item):
             return self.turn.format_map(self._speech(item, language) | {"gap": self.gap if gap else ""})
+        if item.context_type == "document":
+            return self.document.format_map(self._cited(item))
         dated = self._dated(item, language)
         values = {
             "text": self.escape(item.content),
@@ -131,22 +154,36 @@ class Template:
         """Whether the window is sent as messages of a chat API."""
         return bool(self.frame)
 
-    def head(self, kind: ContextType, language: Language, body: str = "") -> str:
+    def head(self, section: Section, language: Language, body: str = "") -> str:
         """Return a section."""
-        header = HEADERS[language][kind]
-        return self.section.format(header=header, title=header.removeprefix("## "), tag=_TAGS[kind], body=body)
+        header = HEADERS[language][section]
+        return self.section.format(header=header, title=header.removeprefix("## "), tag=_TAGS[section], body=body)
 
-    def passage_of(self, item: Written, language: Language, body: str = "") -> str:
+    def passage_of(self, item: Written, language: Language, body: str = "", *, with_year: bool = True) -> str:
         """Return the passage that a turn belongs to."""
         session = self.escape(item.metadata.get("session_id") or "")
-        values = self._dated(item, language) | {"session": session, "body": body}
+        values = self._dated(item, language, with_year=with_year) | {"session": session, "body": body}
         return self.passage.format_map(values).lstrip("\n")
 
-    def _dated(self, item: Written, language: Language) -> dict[str, str]:
+    def _cited(self, item: Written) -> dict[str, str]:
+        where = " › ".join([str(item.metadata.get("title", "")), *item.metadata.get("heading_path", ())])
+        page = item.metadata.get("page")
+        return {
+            "text": self.escape(item.content),
+            "where": self.escape(where if page is None else f"{where}, {page}"),
+            "source": self.escape(str(item.metadata.get("source_uri", ""))),
+        }
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """`order`, with documents at its end if it does not name them."""
+        return self.order if "document" in self.order else (*self.order, "document")
+
+    def _dated(self, item: Written, language: Language, *, with_year: bool = True) -> dict[str, str]:
         moment = item.metadata.get("occurred_at")
         if not isinstance(moment, datetime):
             return {"date": "", "iso": ""}
-        return {"date": day(moment, language), "iso": _utc_date(moment).isoformat()}
+        return {"date": day(moment, language, with_year=with_year), "iso": _utc_date(moment).isoformat()}
 
     def _changed(self, item: Written, language: Language) -> str:
         holds, since = item.metadata.get("changed"), item.metadata.get("changed_at")
@@ -192,44 +229,93 @@ def said(item: Written, language: Language) -> str:
     return item.content.removeprefix(f"[{speaker(author, language)}]: ")
 
 
+def section_of(item: Written) -> Section:
+    """Return the section that an item is written in: that of its type, unless its metadata name another."""
+    section: Section = item.metadata.get("section", item.context_type)
+    return section
+
+
+def _by_section(items: Iterable[Written]) -> dict[Section, list[Written]]:
+    found: dict[Section, list[Written]] = {section: [] for section in SECTIONS}
+    for item in items:
+        found[section_of(item)].append(item)
+    return found
+
+
+class Writer:
+    """Writes items in one language by one template; keeps what it wrote of each, for when it is asked again."""
+
+    def __init__(self, language: Language, template: Template) -> None:
+        self._language: Language = language
+        self._template = template
+        # By identity: an item is not hashable. The item is kept, so that no other gets its identity.
+        self._written: dict[tuple[int, bool], tuple[Written, str]] = {}
+        self._passages: dict[int, tuple[Written, tuple[object, ...] | None]] = {}
+
+    def line(self, item: Written, *, gap: bool = False) -> str:
+        """Return `Template.written` of an item."""
+        found = self._written.get((id(item), gap))
+        if found is None:
+            found = (item, self._template.written(item, self._language, gap=gap))
+            self._written[id(item), gap] = found
+        return found[1]
+
+    def passage(self, item: Written) -> tuple[object, ...] | None:
+        """Return `passage_key` of an item."""
+        found = self._passages.get(id(item))
+        if found is None:
+            found = self._passages[id(item)] = (item, passage_key(item))
+        return found[1]
+
+    def text(self, items: Iterable[Written]) -> str:
+        """Write items: the system prompt, then each section under its header; blank lines between."""
+        sections = _by_section(items)
+        parts = [item.content for item in sections["system"]]
+        parts += [
+            self._template.frame
+            + self._template.head(section, self._language, "\n".join(self.lines(sections[section])))
+            for section in self._template.sections
+            if section != "system" and sections[section]
+        ]
+        return "\n\n".join(parts)
+
+    def lines(self, items: Sequence[Written]) -> Iterator[str]:
+        """Yield the items of a section, the turns of its memories in passages."""
+        year = None
+        for passage, group in groupby(items, key=self.passage):
+            members = list(group)
+            if passage is None:
+                yield from (self.line(item) for item in members)
+                continue
+            lines = []
+            for before, item in zip([None, *members[:-1]], members, strict=True):
+                lines.append(self.line(item, gap=before is not None and not _follows(before, item)))
+            before_year, year = year, year_of(members[0])
+            yield self._template.passage_of(members[0], self._language, "\n".join(lines), with_year=year != before_year)
+
+
 def write(items: Iterable[Written], language: Language, template: Template) -> str:
     """Write items: the system prompt, then each section under its header; blank lines between."""
-    by_type: dict[ContextType, list[Written]] = {kind: [] for kind in CONTEXT_TYPES}
-    for item in items:
-        by_type[item.context_type].append(item)
-    parts = [item.content for item in by_type["system"]]
-    parts += [
-        template.frame + template.head(kind, language, "\n".join(_lines(by_type[kind], language, template)))
-        for kind in template.order
-        if kind != "system" and by_type[kind]
-    ]
-    return "\n\n".join(parts)
+    return Writer(language, template).text(items)
 
 
 def messages(items: Sequence[Written], language: Language, template: Template) -> list[dict[str, str]]:
-    """Return items as messages of a chat API, ``{"role": …, "content": …}``, the least changing first.
+    """Return items as messages of a chat API, ``{"role": …, "content": …}``, in the template's order.
 
-    The system prompt is the system's. What is remembered comes from conversations, and has the user's role; it depends
-    on the query, and stands before the last turn.
+    The system prompt is the system's. What is remembered comes from conversations, and has the user's role. The last
+    turn comes last.
     """
-    by_type: dict[ContextType, list[Written]] = {kind: [] for kind in CONTEXT_TYPES}
-    for item in items:
-        by_type[item.context_type].append(item)
-
-    def block(kind: ContextType) -> list[dict[str, str]]:
-        if not by_type[kind]:
-            return []
-        body = "\n".join(_lines(by_type[kind], language, template))
-        return [{"role": "user", "content": template.head(kind, language, body)}]
-
-    turns = [_message(item, language) for item in by_type["history"]]
-    return [
-        *({"role": "system", "content": item.content} for item in by_type["system"]),
-        *turns[:-1],
-        *block("fact"),
-        *block("memory"),
-        *turns[-1:],
-    ]
+    sections = _by_section(items)
+    turns = [_message(item, language) for item in sections["history"]]
+    writer = Writer(language, template)
+    found = [{"role": "system", "content": item.content} for item in sections["system"]]
+    for section in template.sections:
+        if section == "history":
+            found += turns[:-1]
+        elif section != "system" and sections[section]:
+            body = "\n".join(writer.lines(sections[section]))
+            found.append({"role": "user", "content": template.head(section, language, body)})
+    return found + turns[-1:]
 
 
 def _message(item: Written, language: Language) -> dict[str, str]:
@@ -241,25 +327,18 @@ def _message(item: Written, language: Language) -> dict[str, str]:
     return {"role": "user" if kind == "user" else "assistant", "content": text}
 
 
-def _lines(items: Sequence[Written], language: Language, template: Template) -> Iterator[str]:
-    """Yield the items of a section, the turns of its memories in passages."""
-    for passage, group in groupby(items, key=passage_key):
-        members = list(group)
-        if passage is None:
-            yield from (template.written(item, language) for item in members)
-            continue
-        lines = []
-        for before, item in zip([None, *members[:-1]], members, strict=True):
-            lines.append(template.written(item, language, gap=before is not None and not _follows(before, item)))
-        yield template.passage_of(members[0], language, "\n".join(lines))
-
-
 def passage_key(item: Written) -> tuple[object, ...] | None:
     """Return what the turns of one passage have in common: session and day; None for other items."""
     if not is_turn(item):
         return None
     moment = item.metadata.get("occurred_at")
     return (item.metadata.get("thread_id"), _utc_date(moment) if isinstance(moment, datetime) else None)
+
+
+def year_of(item: Written) -> int | None:
+    """Return the year of an item, in UTC; None if its time is unknown."""
+    moment = item.metadata.get("occurred_at")
+    return _utc_date(moment).year if isinstance(moment, datetime) else None
 
 
 @lru_cache(maxsize=4096)
@@ -295,6 +374,7 @@ XML = Template(
     history='<turn speaker="{speaker}"{changed}>{text}</turn>',
     when=' date="{iso}"',
     changed=' changed="{note}"',
+    document='<document title="{where}" source="{source}">{text}</document>',
     escape=escape_tags,
 )
 #: As one text, it shows what is counted: the frame stands for the tokens that a chat API adds to a message.
@@ -303,7 +383,7 @@ MESSAGES = replace(
     name="messages",
     section="{header}\n{body}",
     history="{text}",
-    order=("system", "history", "fact", "memory"),
+    order=("system", "history", "fact", "earlier", "memory", "document"),
     frame="message:\n",
 )
 

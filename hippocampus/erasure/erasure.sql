@@ -1,6 +1,7 @@
 -- Erasure on request.
 
 -- name: request_user
+-- audited
 -- app, user
 SELECT e.* FROM request_user_erasure($1, $2) AS e
 
@@ -9,14 +10,17 @@ SELECT e.* FROM request_user_erasure($1, $2) AS e
 SELECT e.* FROM advance_erasure($1, $2) AS e
 
 -- name: erase_session
+-- audited
 -- app, user, session id
 SELECT e.* FROM erase_session($1, $2, $3) AS e
 
 -- name: erase_events
+-- audited
 -- app, user, session id, sequence numbers, event ids
 SELECT e.* FROM erase_events($1, $2, $3, $4, $5) AS e
 
 -- name: erase_memory
+-- audited
 -- app, user, id of a memory or a fact
 SELECT e.* FROM erase_memory($1, $2, $3) AS e
 

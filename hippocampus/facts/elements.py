@@ -82,14 +82,18 @@ def _text(value: Any) -> str:
 
 def fact_text(key: str, value: Any) -> str:
     """Return a fact as it is embedded and searched; without a value, its key."""
-    return clean_text(key if value is None else f"{key}: {value_text(value)}")
+    return clean_text(key if value is None else f"{key}: {value_text(value, is_rule='rule' in key.split(':'))}")
 
 
-def value_text(value: Any) -> str:
-    """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON."""
+def value_text(value: Any, *, is_rule: bool = False) -> str:
+    """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON.
+
+    Args:
+        is_rule: the text is what the person asked for, not what holds of them.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         subject = value.get("subject", "user")
-        return value["text"] if subject == "user" else f"{subject} {value['text']}"
+        return value["text"] if subject == "user" else f"{subject}{':' if is_rule else ''} {value['text']}"
     return json.dumps(value, ensure_ascii=False)

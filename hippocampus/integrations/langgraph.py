@@ -39,6 +39,7 @@ from hippocampus.search import MemorySearch, SearchMemoryResult
 from hippocampus.store.service import Get, ItemStore, ListNamespaces, Put, Search, StoredItem, user_of
 from pulse.errors import InvalidInputError, PulseError
 from pulse.loop_pools import LoopPools
+from pulse.postgres.statements import without_secrets
 
 if TYPE_CHECKING:
     from hippocampus.engine import Hippocampus
@@ -156,7 +157,7 @@ class HippocampusStore(BaseStore):
         for op in ops:
             _check(op)
         # All vectors first: no connection is held while a model is called, and nothing is written if it fails.
-        vectors = _Embedded() if self._index is None else await self._index.embed(ops)
+        vectors = _Embedded() if self._index is None else await self._index.embed(pool, self._memory.app, ops)
         items = ItemStore(pool, self._memory.app, omit_expired=self._omit_expired)
         model = self._index.model if self._index else None
         results: list[Result] = [None] * len(ops)
@@ -236,7 +237,7 @@ class _Index:
         self._query = query
         self._dims = dims
 
-    async def embed(self, ops: Sequence[Op]) -> _Embedded:
+    async def embed(self, pool: Pool, app: str, ops: Sequence[Op]) -> _Embedded:
         places: list[tuple[int, str, str]] = []
         for place, op in enumerate(ops):
             if isinstance(op, PutOp) and op.value is not None and op.index is not False:
@@ -248,13 +249,13 @@ class _Index:
         if places:
             # One text may be in several places.
             texts = list(dict.fromkeys(text for _, _, text in places))
-            vectors = await self._documents(texts)
+            vectors = await self._documents(await without_secrets(pool, app, texts))
             if len(vectors) != len(texts):
                 raise InvalidInputError(f"{self.model} returned {len(vectors)} vectors for {len(texts)} texts")
             by_text = dict(zip(texts, map(self._checked, vectors), strict=True))
             for place, path, text in places:
                 embedded.items.setdefault(place, {})[path] = by_text[text]
-        found = await asyncio.gather(*map(self._query, queries))
+        found = await asyncio.gather(*map(self._query, await without_secrets(pool, app, list(queries))))
         embedded.queries = dict(zip(queries, map(self._checked, found), strict=True))
         return embedded
 

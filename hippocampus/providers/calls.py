@@ -13,8 +13,14 @@ import tenacity
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
 from hippocampus.records import Usage
+from pulse.tracing import genai
+from pulse.tracing.manager import current_tracing
 
 Result = TypeVar("Result")
+
+#: Of the conventions, by our operation, else by provider.
+_OPERATIONS = {"embed": "embeddings"}
+_GENERATIONS = {"gemini": "generate_content"}
 
 #: If the provider requests a longer wait, the retry is left to the queue.
 WAIT_SECONDS_MAX = 8.0
@@ -130,6 +136,21 @@ class Caller:
             code = error.code
             raise
         finally:
+            tracing = current_tracing()
+            if tracing.is_on:
+                tracing.record_llm_call(
+                    self._model,
+                    provider=self._provider,
+                    operation=_OPERATIONS.get(operation) or _GENERATIONS.get(self._provider, "chat"),
+                    seconds=time.perf_counter() - started,
+                    error=None if code == "200" else code,
+                    attributes={
+                        genai.INPUT_TOKENS: usage.prompt_tokens or None,
+                        genai.OUTPUT_TOKENS: usage.output_tokens or None,
+                        "hippocampus.operation": operation,
+                        "http.request.resend_count": int(retried) or None,
+                    },
+                )
             if self._on_call is not None:
                 record = CallRecord(
                     provider=self._provider,

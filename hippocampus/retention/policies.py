@@ -18,6 +18,7 @@ from hippocampus.names import check_app_name, check_count, check_number
 from hippocampus.retention.curves import Curve
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements
+from pulse.redaction import RedactionMode
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -59,8 +60,10 @@ _RANGES: Mapping[str, tuple[float, float]] = MappingProxyType(
         "archive_days": (0.0, 36500.0),
     }
 )
-_CURVES = ("strength", "classic")
-_FIELDS = ("consolidate", *_COUNTS, "retention_curve", *_RANGES)
+_WORDS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"retention_curve": ("strength", "classic"), "redaction": ("off", "mask", "refuse")}
+)
+_FIELDS = ("consolidate", *_COUNTS, *_WORDS, *_RANGES)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,11 @@ class AppPolicy:
     min_age_days: float  # but not before it is this old, 0 to 36500
     archive_days: float  # and can be restored for so long, then it is purged, 0 to 36500
     updated_at: datetime
+    redaction: RedactionMode  # of secrets in what is stored; see `pulse.redaction`
+
+
+# A newer schema may have more columns.
+_COLUMNS = tuple(each.name for each in dataclasses.fields(AppPolicy))
 
 
 async def get_policy(pool: Pool, app_name: str = EVERY_APP) -> AppPolicy:
@@ -95,7 +103,7 @@ async def get_policy(pool: Pool, app_name: str = EVERY_APP) -> AppPolicy:
     row = await _STATEMENTS.fetchrow(pool, "get_policy", check_app_name(app_name))
     if row is None:
         raise InvalidInputError("app_policies has no row '*', the policy of every app without one: insert it")
-    return AppPolicy(**row)
+    return AppPolicy(**{name: row[name] for name in _COLUMNS})
 
 
 async def set_policy(
@@ -116,7 +124,7 @@ async def set_policy(
         raise InvalidInputError(f"name at least one field of the policy to set: {', '.join(_FIELDS)}")
     row = await _STATEMENTS.fetchrow(pool, "set_policy", app_name, changes)
     assert row is not None  # noqa: S101 (the function returns one row or raises)
-    return AppPolicy(**row)
+    return AppPolicy(**{name: row[name] for name in _COLUMNS})
 
 
 async def reset_policy(pool: Pool, app_name: str) -> bool:
@@ -139,9 +147,9 @@ def check_field(name: str, value: Any) -> Any:
     elif name == "consolidate":
         if type(value) is not bool:
             raise InvalidInputError(f"consolidate must be True or False, not {value!r:.80}")
-    elif name == "retention_curve":
-        if value not in _CURVES:
-            raise InvalidInputError(f"retention_curve must be one of {', '.join(_CURVES)}, not {value!r:.80}")
+    elif name in _WORDS:
+        if value not in _WORDS[name]:
+            raise InvalidInputError(f"{name} must be one of {', '.join(_WORDS[name])}, not {value!r:.80}")
     else:
         raise InvalidInputError(f"a policy has no field {name!r}{_did_you_mean(name, _FIELDS)}")
     return value

@@ -5,10 +5,12 @@
 SELECT p.* FROM app_policy($1) AS p WHERE p.app_name IS NOT NULL
 
 -- name: set_policy
+-- audited
 -- Changes the fields $2 (jsonb) of the policy of the app $1 and returns it.
 SELECT p.* FROM set_app_policy($1, $2) AS p
 
 -- name: reset_policy
+-- audited
 -- Deletes the app's own policy.
 DELETE FROM app_policies WHERE app_name = $1 RETURNING app_name
 

@@ -10,6 +10,7 @@ WHERE NOT $3 OR i.expires_at IS NULL OR i.expires_at > engine_now()
 
 -- name: put
 -- app, items, model or null, vectors: their item's place, their path, themselves
+-- redacts: JSON $2 of app $1
 SELECT put_store_items($1, $2, $3, $4, $5, $6)
 
 -- name: search

@@ -52,11 +52,15 @@ class WindowStatements:
     """The statements of a window so far."""
 
     def __init__(self) -> None:
+        self._texts: list[str] = []  # not yet read: most windows compare little
         self._statements: list[Statement] = []
         self._holding: dict[str, list[int]] = defaultdict(list)  # the statements that hold a term
 
     def add(self, text: str) -> None:
         """Add what a text says."""
+        self._texts.append(text)
+
+    def _read(self, text: str) -> None:
         for statement in statements(text):
             for term in statement.terms:
                 self._holding[term].append(len(self._statements))
@@ -64,6 +68,9 @@ class WindowStatements:
 
     def repeats(self, text: str) -> bool:
         """Return whether the window says all of a text already."""
+        for said in self._texts:
+            self._read(said)
+        self._texts.clear()
         stated = statements(text)
         return bool(stated) and all(map(self._holds, stated))
 

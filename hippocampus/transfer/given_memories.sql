@@ -30,6 +30,7 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = ANY ($3::text || mem
 
 -- name: give_memories
 -- app, user, memories
+-- redacts: $3 of app $1
 SELECT give_memories($1, $2, $3::given_memory[])
 
 -- name: sources
@@ -54,5 +55,6 @@ WHERE m.id = $3 AND m.app_name = $1 AND m.user_id = $2
 ORDER BY twin.id = m.id, twin.id
 
 -- name: erase_turn
+-- audited
 -- app, user, message; null where there is none
 SELECT (erase_turn($1, $2, $3)).id

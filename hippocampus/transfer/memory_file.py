@@ -16,6 +16,7 @@ from uuid import UUID
 
 from hippocampus.errors import BY_SQLSTATE, ImportFileError
 from hippocampus.names import check_app_name
+from pulse.audit import AuditLog
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements
 
@@ -77,6 +78,7 @@ async def export_memory(pool: Pool, app_name: str, user_id: str, *, vectors: boo
         "user_id": user_id,
         "vectors": vectors,
     }
+    await AuditLog(pool).note("memory_exported", app_name=app_name, user_id=user_id, outcome="begun")
     yield json.dumps(header, ensure_ascii=False)
     count = 0
     async with pool.acquire() as proxy, proxy.transaction(isolation="repeatable_read", readonly=True):

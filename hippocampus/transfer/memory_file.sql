@@ -14,6 +14,7 @@ SELECT begin_import($1, $2)
 
 -- name: import_lines
 -- app, user, kind, lines as they are written; returns how many were stored
+-- redacts: JSON $4 of app $1
 SELECT import_lines($1, $2, $3, $4::text[]::jsonb[])
 
 -- name: standing_though_forgotten
@@ -21,6 +22,7 @@ SELECT import_lines($1, $2, $3, $4::text[]::jsonb[])
 SELECT id FROM standing_though_forgotten($1, $2, $3, $4) AS x (id)
 
 -- name: forget_as_of_tombstone
+-- audited
 -- app, user, id
 SELECT forget_as_of_tombstone($1, $2, $3)
 

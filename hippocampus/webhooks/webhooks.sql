@@ -1,6 +1,7 @@
 -- Every statement about endpoints and deliveries. None reads a secret: only the sender does.
 
 -- name: add_endpoint
+-- audited
 -- app, URL, event types, description, secret
 WITH made AS (
     INSERT INTO webhook_endpoints (app_name, url, event_types, description) VALUES ($1, $2, $3, $4) RETURNING *
@@ -22,10 +23,12 @@ SELECT id, app_name, url, event_types, description, failures_in_row, disabled_at
 FROM webhook_endpoints WHERE id = $1 AND ($2::text IS NULL OR app_name = $2)
 
 -- name: rotate_secret
+-- audited
 -- app, id, the new secret, seconds for which former ones still sign: how many sign; null where there is no endpoint
 SELECT rotate_webhook_secret($1, $2, $3, $4)
 
 -- name: disable_endpoint
+-- audited
 -- id, app, reason; one that is disabled keeps its time and reason
 UPDATE webhook_endpoints SET
     disabled_at = coalesce(disabled_at, engine_now()), disabled_reason = coalesce(disabled_reason, $3)
@@ -33,12 +36,14 @@ WHERE id = $1 AND app_name = $2
 RETURNING id, app_name, url, event_types, description, failures_in_row, disabled_at, disabled_reason, created_at
 
 -- name: enable_endpoint
+-- audited
 -- id, app
 UPDATE webhook_endpoints SET disabled_at = NULL, disabled_reason = NULL, failures_in_row = 0
 WHERE id = $1 AND app_name = $2
 RETURNING id, app_name, url, event_types, description, failures_in_row, disabled_at, disabled_reason, created_at
 
 -- name: remove_endpoint
+-- audited
 -- app, id: whether there was one
 SELECT remove_webhook($1, $2)
 

@@ -10,6 +10,7 @@ from hippocampus.context.templates import TemplateName
 from hippocampus.context.window import ContextType, ContextWindow, Reason
 from hippocampus.context_assembler import RECALL_TOKENS
 from hippocampus.http.fields import Embedding
+from hippocampus.http.routes.knowledge_schemas import Corpora, Roles
 from hippocampus.search import QUERY_LENGTH_MAX
 from pulse.http.edge.schemas import Body, Id, JsonObject, Name, View
 
@@ -42,6 +43,18 @@ class ContextInput(_Query):
     ] = None
     max_tokens: Annotated[int, Field(ge=1, le=10_000_000, description="The budget, headers included.")] = 8000
     profile: Annotated[bool, Field(description="Begin the facts with the user's profile.")] = False
+    stable: Annotated[
+        bool, Field(description="Begin with what does not depend on the query, for a provider's prompt cache.")
+    ] = False
+    document_ratio: Annotated[
+        float, Field(ge=0, le=1, description="The share of the budget for documents that match; 0: none.")
+    ] = 0
+    corpora: Corpora = None
+    roles: Roles
+    explain: Annotated[
+        bool,
+        Field(description="For people who examine a window: return the texts that were left out, and count no use."),
+    ] = False
     model_config = ConfigDict(
         json_schema_extra={
             "examples": [{"query": "Where do I live?", "session_id": "order-17", "system_prompt": "Be brief."}]
@@ -102,6 +115,7 @@ class LeftOutView(View):
     ]
     token_estimate: int
     metadata: Annotated[JsonObject, Field(description="Its origin.")]
+    content: Annotated[str | None, Field(description="With `explain`.")]
 
 
 class ContextView(View):
@@ -121,8 +135,15 @@ class ContextView(View):
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
 
     @classmethod
-    def of_window(cls, window: ContextWindow) -> ContextView:
-        """Return the view of a window."""
+    def of_window(cls, window: ContextWindow, *, explain: bool) -> ContextView:
+        """Return the view of a window.
+
+        Args:
+            explain: with the texts of what was left out.
+        """
         messages = [MessageView.model_validate(each) for each in window.messages] if window.template.as_messages else []
-        left_out = [LeftOutView.of(each.item, reason=each.reason) for each in window.left_out]
+        left_out = [
+            LeftOutView.of(each.item, reason=each.reason, content=each.item.content if explain else None)
+            for each in window.left_out
+        ]
         return cls.of(window, messages=messages, left_out=left_out)

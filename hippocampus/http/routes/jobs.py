@@ -1,13 +1,16 @@
-"""The routes of consolidation jobs: enqueue, read, retry, cancel."""
+"""The routes of consolidation jobs: enqueue, read, retry, cancel, replay."""
 
 from __future__ import annotations
 
 import uuid
 from typing import Annotated
 
+import asyncpg
 from fastapi import Query
 from starlette.responses import Response
 
+from hippocampus.consolidation.job_effects import job_effects
+from hippocampus.consolidation.replay import MemoryReplay
 from hippocampus.http import problems as memory_problems
 from hippocampus.http.routes import jobs_schemas as schemas
 from hippocampus.http.routes.memories import Memories
@@ -19,6 +22,7 @@ from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import require
 from pulse.http.edge.routing import USER_PATH, make_router
 from pulse.http.edge.schemas import Id
+from pulse.http.edge.services import service
 
 router = make_router("jobs", USER_PATH)
 
@@ -80,6 +84,45 @@ async def list_jobs(
 async def get_job(owner: PathOwner, job_id: uuid.UUID, memory: Memories) -> Response:
     """Read the status of a job, and its result or its error."""
     return reply(schemas.JobView.of(await memory.get_job(job_id, app_name=owner.app_name, user_id=owner.user_id)))
+
+
+@router.get(
+    "/jobs/{job_id}/effects",
+    summary="Read what a job read and wrote",
+    dependencies=[require("read")],
+    response_model=schemas.JobEffectsView,
+    responses=problems.documented(memory_problems.JOB_NOT_FOUND),
+)
+async def get_job_effects(
+    owner: PathOwner, job_id: uuid.UUID, pool: Annotated[asyncpg.Pool, service(asyncpg.Pool)]
+) -> Response:
+    """Read the turns of a job's slice, and what is stored of them by this job, in force or not."""
+    return reply(schemas.JobEffectsView.of(await job_effects(pool, *owner, job_id)))
+
+
+@router.post(
+    "/replays",
+    summary="Compare with memories that are extracted again",
+    dependencies=[require("admin")],
+    response_model=schemas.MemoryReplayView,
+    responses=problems.documented(
+        *problems.BODY,
+        problems.SESSION_NOT_FOUND,
+        problems.INVALID_REQUEST,
+        memory_problems.REPLAY_OVERTAKEN,
+        memory_problems.MODEL_REFUSED,
+        memory_problems.MODEL_UNAVAILABLE,
+    ),
+)
+async def replay_memories(
+    owner: PathOwner, body: schemas.MemoryReplayInput, replay: Annotated[MemoryReplay, service(MemoryReplay)]
+) -> Response:
+    """Extract the memories of a session, or of a user, again with the current prompts and model, and compare or swap.
+
+    A call takes so many slices; what was extracted is kept. Until `is_complete`, call again with the same body.
+    """
+    found = await replay.replay(*owner, body.session_id, apply=body.apply, slices_max=body.slices)
+    return reply(schemas.MemoryReplayView.of(found))
 
 
 @router.post(

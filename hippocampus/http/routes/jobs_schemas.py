@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from hippocampus.http.routes.provenance_schemas import DrawnView
 from hippocampus.records import JobStatus
-from pulse.http.edge.schemas import Body, EscapedObject, NextCursor, View
+from pulse.http.edge.schemas import Body, Escaped, EscapedObject, Id, NextCursor, View
 
 
 class JobInput(Body):
@@ -47,6 +48,74 @@ class EnqueuedView(View):
 
     job_id: uuid.UUID
     status: JobStatus
+
+
+class JobTurnView(View):
+    """A turn that a job read, or is to read."""
+
+    id: uuid.UUID
+    sequence_num: int
+    role: str
+    author: str
+    content: str
+    occurred_at: datetime
+
+
+class JobEffectsView(View):
+    """What a job read, and what is stored of it."""
+
+    session_id: str
+    from_seq: Annotated[
+        int | None, Field(description="The slice; of a job that has not succeeded, what it is to read.")
+    ]
+    upto_seq: int | None
+    turns: Annotated[list[JobTurnView], Field(description="The first 200 turns of the slice.")]
+    turn_count: Annotated[int, Field(description="Of the whole slice.")]
+    written: Annotated[list[DrawnView], Field(description="Up to 500 memories, statements of facts and proposals.")]
+
+
+class MemoryReplayInput(Body):
+    """What to extract again."""
+
+    session_id: Annotated[Id | None, Field(description="null: all of the user's sessions.")] = None
+    apply: Annotated[bool, Field(description="Swap the memories; otherwise nothing is changed.")] = False
+    slices: Annotated[
+        int, Field(ge=1, le=20, description="At most so many slices are sent to the model by this call.")
+    ] = 5
+    model_config = ConfigDict(json_schema_extra={"examples": [{"session_id": "order-17"}]})
+
+
+class ReplayChangeView(View):
+    """What happens to one memory, or to one statement of a fact."""
+
+    change: Literal["added", "dropped", "kept"]
+    kind: Literal["summary", "episodic", "semantic", "fact"]
+    thread_id: uuid.UUID
+    key: str | None
+    content: str
+
+
+class FactChangeView(View):
+    """The value of a key before and after; null: no value."""
+
+    fact_type: str
+    key: str
+    before: Escaped
+    after: Escaped
+
+
+class MemoryReplayView(View):
+    """What a replay changed, or would change."""
+
+    replay_id: uuid.UUID
+    applied: bool
+    is_complete: Annotated[
+        bool, Field(description="Whether every slice has its answer. If not, nothing is compared yet: call again.")
+    ]
+    slices: Annotated[int, Field(description="Slices that were sent to the model by this call.")]
+    reused: Annotated[int, Field(description="Slices that had an answer.")]
+    changes: list[ReplayChangeView]
+    facts: list[FactChangeView]
 
 
 class JobPageView(View):

@@ -11,7 +11,7 @@ from hippocampus.http.fields import Moment
 from hippocampus.http.routes.memories_schemas import MemoryPageView, MemoryView, ResultView, SearchInput, SearchView
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import MemoryPosition, MemoryType
-from hippocampus.search import MemorySearch
+from hippocampus.search import MemorySearch, SearchWeights
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
 from pulse.http.edge.owner import PathOwner
@@ -36,7 +36,7 @@ Memories = Annotated[OpenMemoryService, service(OpenMemoryService)]
 async def search_memory(
     owner: PathOwner, body: SearchInput, search: Annotated[MemorySearch, service(MemorySearch)]
 ) -> Response:
-    """Find the best matches among memories, facts and turns, and explain each."""
+    """Find the best matches among memories, facts and turns, and say why each matched."""
     response = await search.search(
         app_name=owner.app_name,
         user_id=owner.user_id,
@@ -46,6 +46,9 @@ async def search_memory(
         query_embedding=body.query_embedding,
         embedding_model=body.embedding_model,
         asked_at=body.asked_at,
+        record_access=not body.explain,
+        weights=None if body.weights is None else SearchWeights(**body.weights.model_dump()),
+        explain=body.explain,
     )
     return reply(SearchView.of(response, results=[ResultView.of(each) for each in response.memories]))
 

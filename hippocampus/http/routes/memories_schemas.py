@@ -4,14 +4,38 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints
 
 from hippocampus.http.fields import Embedding, Moment
 from hippocampus.records import MemoryType
-from hippocampus.search import LIMIT_MAX, QUERY_LENGTH_MAX, SOURCES, SearchFilter
+from hippocampus.search import LIMIT_MAX, QUERY_LENGTH_MAX, SOURCES, SearchFilter, SearchWeights
 from pulse.http.edge.schemas import Body, EscapedObject, Id, JsonObject, Name, NextCursor, View
+
+Weight: TypeAlias = Annotated[float, Field(ge=0, le=1000)]
+_WEIGHTS = SearchWeights()
+
+
+class WeightsInput(Body):
+    """How much each part of a match counts; only the ratios matter, and one of them is over 0."""
+
+    bm25: Annotated[Weight, Field(description="The row's own words.")] = _WEIGHTS.bm25
+    context_bm25: Annotated[Weight, Field(description="Its words and those of the turns around it.")] = (
+        _WEIGHTS.context_bm25
+    )
+    similarity: Annotated[Weight, Field(description="The similarity of the vectors.")] = _WEIGHTS.similarity
+    context_similarity: Annotated[Weight, Field(description="The same over the turns around it.")] = (
+        _WEIGHTS.context_similarity
+    )
+    author: Annotated[Weight, Field(description="The query names the speaker.")] = _WEIGHTS.author
+    recency: Annotated[Weight, Field(description="How recent it is.")] = _WEIGHTS.recency
+    retention: Annotated[Weight, Field(description="The strength of a memory, the confidence of a fact.")] = (
+        _WEIGHTS.retention
+    )
+    question: Annotated[Weight, Field(description="Subtracted from a turn that ends in a question.")] = (
+        _WEIGHTS.question
+    )
 
 
 class SearchInput(Body):
@@ -41,6 +65,12 @@ class SearchInput(Body):
     embedding_model: Annotated[
         Name | None, Field(description="The model of query_embedding; by default the server's.")
     ] = None
+    weights: Annotated[WeightsInput | None, Field(description="Of the parts of a score; the default by default.")] = (
+        None
+    )
+    explain: Annotated[
+        bool, Field(description="For people who examine a search: return the parts of each score, and count no use.")
+    ] = False
     model_config = ConfigDict(json_schema_extra={"examples": [{"query": "Where does Ann live?", "limit": 3}]})
 
     def narrow(self) -> SearchFilter:
@@ -72,6 +102,10 @@ class WhyView(View):
     text_rank: int | None
     vector_rank: int | None
     matched_terms: list[str]
+    parts: Annotated[
+        dict[str, float] | None,
+        Field(description="With `explain`: what each part adds to the score. Their sum is the score, unless below 0."),
+    ]
 
 
 class ResultView(View):

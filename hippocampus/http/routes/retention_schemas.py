@@ -142,4 +142,4 @@ class ComparisonView(View):
     differing: list[VerdictView]
     next_cursor: Annotated[
         str | None, Field(description="Where the next page of `differing` starts; null after the last page.")
-    ] = None
+    ]

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hippocampus.errors import BlockedReplyError
 from hippocampus.providers import registry
+from hippocampus.providers.anthropic import tool_calls
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
 from hippocampus.providers.features import FeatureFinder, Features
 from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task, strict_schema
 from hippocampus.providers.http_client import HttpConnection, JsonClient
+from hippocampus.providers.tool_calls import ModelStep, ModelTurn, ToolSpec, Turn
 from hippocampus.records import Usage
 
 if TYPE_CHECKING:
@@ -94,6 +96,29 @@ class AnthropicGenerator(StructuredGenerator):
         body = self._request(features, messages, task.schema, task.output_tokens(self._output_tokens_max))
         body["system"] = task.prompt.text
         return _read(await self._caller.call(task.operation, lambda: self._send(body), _usage_of))
+
+    async def converse(
+        self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
+    ) -> ModelStep:
+        """Return the model's next turn; see `hippocampus.providers.tool_calls.ToolModel`."""
+        limit = self._output_tokens_max if tokens_max is None else min(tokens_max, self._output_tokens_max)
+        messages = tool_calls.messages_of(turns)
+        body: dict[str, Any] = {"model": self._model, "max_tokens": limit, "messages": messages}
+        if system:
+            body["system"] = system
+        if tools or any(isinstance(turn, ModelTurn) and turn.calls for turn in turns):
+            # The API requires the tools of calls that were made, also where no further one is wanted.
+            body["tools"] = tool_calls.tools_of(tools or tool_calls.former_tools(turns))
+            body["tool_choice"] = {"type": "auto" if tools else "none"}
+        reply = await self._caller.call("converse", lambda: self._send(body), _usage_of)
+        answer = _read(reply)
+        return ModelStep(
+            text=answer.text,
+            thought=tool_calls.thought_of(reply),
+            calls=tool_calls.calls_of(reply),
+            usage=answer.usage,
+            is_cut=answer.is_cut,
+        )
 
     async def _probe(self, features: Features) -> object:
         body = self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)

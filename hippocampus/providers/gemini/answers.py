@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from google.genai import types
 
 from hippocampus.errors import BlockedReplyError
@@ -29,7 +31,7 @@ def read_answer(response: types.GenerateContentResponse) -> Answer:
     Raises:
         BlockedReplyError: the prompt or the reply was refused.
     """
-    raw = response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"})
+    raw = _raw(response)
     if response.prompt_feedback is not None and response.prompt_feedback.block_reason is not None:
         reason = response.prompt_feedback.block_reason.value
         raise BlockedReplyError(f"Gemini refused the conversation: {reason}", code="blocked", raw_reply=raw)
@@ -46,3 +48,11 @@ def read_answer(response: types.GenerateContentResponse) -> Answer:
         model_version=response.model_version,
         usage=usage_of(response),
     )
+
+
+def _raw(response: types.GenerateContentResponse) -> str:
+    try:
+        return response.model_dump_json(exclude_none=True, exclude={"sdk_http_response"})
+    except ValueError:
+        # pydantic refuses lone surrogates.
+        return json.dumps(response.model_dump(exclude_none=True, exclude={"sdk_http_response"}), default=str)

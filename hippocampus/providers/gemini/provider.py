@@ -21,10 +21,12 @@ from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import registry
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
 from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.gemini import tool_calls
 from hippocampus.providers.gemini.answers import read_answer, usage_of
 from hippocampus.providers.gemini.client import BASE_URL, GeminiClient, GeminiConnection
 from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task
 from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.providers.tool_calls import ModelStep, ToolSpec, Turn
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace, sendable
 from hippocampus.records import Usage
 
@@ -120,6 +122,25 @@ class GeminiGenerator(StructuredGenerator):
             )
 
         return read_answer(await self._caller.call(task.operation, send, usage_of))
+
+    async def converse(
+        self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
+    ) -> ModelStep:
+        """Return the model's next turn; see `hippocampus.providers.tool_calls.ToolModel`."""
+        contents: Any = tool_calls.contents_of(turns)
+        config = types.GenerateContentConfig(
+            system_instruction=system or None,
+            max_output_tokens=min(tokens_max or self._output_tokens_max, self._output_tokens_max),
+            tools=tool_calls.tools_of(tools),  # type: ignore[arg-type]  # its list type is invariant
+            automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        )
+
+        async def send() -> types.GenerateContentResponse:
+            return await self._client.send(
+                lambda models: models.generate_content(model=self._model, contents=contents, config=config)
+            )
+
+        return tool_calls.read_step(await self._caller.call("converse", send, usage_of))
 
 
 class GeminiEmbedder(ChunkedEmbedder):

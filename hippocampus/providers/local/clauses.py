@@ -9,7 +9,7 @@ believed. A subject that is left out is supplied: 'Took a trip to Rome' -> 'I to
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from hippocampus.providers.local import patterns_en, patterns_zh
 from hippocampus.providers.local.sentences import Sentence
@@ -40,27 +40,34 @@ _PRESENT = (
 )
 _NAME_SUBJECT = r"(?-i:[A-Z])[a-z]+ (?:is|works|lives|has|studies|was)"
 _SUBJECT = (
-    r"(?:I|we|my|our|it|he|she|they|you|that|there|every(?! time)|on|his|her|their|the)(?:'(?:m|ve|ll|re|s|d))?\b"
-    r"(?!-)"
+    r"(?:I|we|my|our|people|it|he|she|they|you|that|there|every(?! time)|on|his|her|their|the)"
+    r"(?:'(?:m|ve|ll|re|s|d))?\b(?!-)"
 )
 _SPLIT_EN = re.compile(
     r"\s*(?:[;:](?=\s|$)|—|–|\s-+\s|\s--\s?|(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)[.!]+\s)\s*"
+    r"|\s+so\s+(?=(?:bullets?|short|no|keep|only|plain|simple|just)\b)"
     r"|,\s+so\s+(?!much|that|far|many|called|is\b|are\b|do\b|am\b|long|what|how|can)"
     r"|,\s+(?=(?:though|although|because)\b)"
     r"|\s+(?:so|and)\s+(?=(?:please|don't|never|can you|could you)\b)"
     rf"|,\s+(?=(?:and|but|so|because|since|plus|though|although|which|when|while)?\s*(?:{_ADVERB})(?:{_SUBJECT}"
     rf"|{_NAME_SUBJECT}))"
-    rf"|,?\s+(?:and|but|so|because|since|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
+    rf"|,?\s+(?:and|but|so|because|since(?!\s+the\s+(?:\d|[a-z]+th\b|start|end|beginning|summer|spring|new))"
+    rf"|'cause|cause|plus|though|although|while)\s+(?=(?:also\s+|now\s+"
     rf"|then\s+|currently\s+)?(?:{_SUBJECT}|{_NAME_SUBJECT}))"
     rf"|,?\s+(?:and|but|then|and then)\s+(?={_ADVERB}(?:{_PAST}|{_PRESENT}|no longer|don't|can't|not)\b)"
-    r"|,?\s+(?:and|but)\s+(?=(?:absolutely|please|strictly|definitely|also|never|always|no)\b)"
+    r"|,?\s+(?:and|but)\s+(?=(?:absolutely|please|strictly|definitely|also|never|always|no|don't|do not)\b)"
+    r"|,\s+(?=(?:now |currently |also )*(?:(?:re)?training|working|living|studying|renting|sharing|teaching"
+    r"|learning|dating"
+    r"|freelancing|starting|moving)\b)"
     r"|,\s+(?=(?:please|never|don't|no|not|currently|always|maybe|perhaps|hopefully|probably)\b)",
     re.IGNORECASE,
 )
 _LEAD_EN = re.compile(
-    r"^(?:(?:oh|ah|aw+|um+|uh+|er+|hmm+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!])|ok|okay|alright|so|and|but"
+    r"^(?:(?:oh|ah|aw+|um+|uh+|er+|hmm+|well|yeah|yes|yep|yup|(?:no|nope|nah)(?=[,.!]| (?:I|we)\b)|ok|okay"
+    r"|alright|so|and|but"
     r"|also|btw"
     r"|by the way|fyi|honestly|actually|plus|besides|fun fact|anyway|anyways|thanks|thank you|hey|hi|hello|wow|lol"
+    r"|(?:true |small |big )?confession(?: time)?|plot twist|news flash|spoiler|rule for us|look|listen|listen up"
     r"|haha+|sure"
     r"|right|true|cool|nice|great|awesome|perfect|because|since|though|although|as for me|for me|personally|to be"
     r" honest|tbh"
@@ -89,7 +96,8 @@ _APPOSED_EN = re.compile(rf"\b(?:{patterns_en.KIN.replace('?P<about>', '?:')}|{p
 _VOCATIVE_EN = re.compile(r"^[A-Z][a-z]+[,!]\s+(?!my\b)|,\s+[A-Z][a-z]+$")
 #: The whole sentence is unreal, long past, or not the speaker's.
 _NOT_STATED_EN = re.compile(
-    r"(?<!know )(?<!see )(?<!wondering )(?<!sure )\bif\b(?! you (?:were|are) (?:curious|wondering))|\bunless\b"
+    r"^(?:\W*(?:and|but|so|well|oh|ok|okay|now|no|even|only|what|honestly|like)\b)*\W*(?:if"
+    r"|unless)\b(?! you (?:were|are) (?:curious|wondering))"
     r"|\b(?:wish|wished|(?<!can you )imagine|pretend|suppose|supposing|hypothetically|let's say"
     r"|reads?(?=:)|lyrics?|quote|joke|joking|kidding|sarcas\w*|dreamt|dreamed|in my dream|in the (?:book|movie|film"
     r"|game|story"
@@ -100,6 +108,7 @@ _NOT_STATED_EN = re.compile(
 )
 #: Only the clause is unreal, over, or of no certain time.
 _UNREAL_EN = re.compile(
+    r"(?<!know )(?<!see )(?<!wondering )(?<!sure )\bif\b(?! you (?:were|are) (?:curious|wondering))|\bunless\b|"
     r"\b(?:would|could|could've|should've|might|maybe|perhaps|probably|possibly|used to|thought about|whether|almost"
     r"|nearly"
     r"|(?:was|were) (?:going|about|supposed|planning|hoping) to|if only|not sure|no idea|forgot to|feels? like"
@@ -120,13 +129,24 @@ _REPORTED_EN = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(r"[\"“”][^\"“”]*[\"“”]|[「『][^」』]*[」』]|‘[^’]*’(?!\w)")
+#: States something, though a question follows.
+_SAID_EN = re.compile(
+    r"^(?:(?:I|we|my|our)\b|(?:he|she|it)(?:'s| is| was) (?:called|named|born|an? )|(?-i:[A-Z])[a-z]+(?:'s| is| was|"
+    r" has) )",
+    re.IGNORECASE,
+)
 _FIRST_EN = re.compile(r"^(?:I|we|I'm|I've|we're|we've|I'll|we'll)\b", re.IGNORECASE)
 _CAPTURING_EN = re.compile(r"\b(?:to|can|will|must|should|don't|didn't|won't|never|not|let's|please)\b", re.IGNORECASE)
+#: A bare verb after 'I'm going to lie down' is another thing that somebody means to do.
+_INTENDING_EN = re.compile(r"\b(?:to|will|'ll|can|could|must|should|let's|would|might|may|'d) [a-z]+\b", re.IGNORECASE)
+_BARE_EN = re.compile(rf"{_ADVERB}{_PRESENT}\b", re.IGNORECASE)
 _GOES_ON_EN = re.compile(rf"{_ADVERB}(?:{_PRESENT}|no longer|don't|can't)\b", re.IGNORECASE)
 _PROGRESSIVE = (
     r"(?:working|living|learning|studying|training|planning|moving|going|flying|heading|starting|getting|visiting"
-    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based|retraining|freelancing|renting|staying"
-    r"|doing|seeing|taking|dating|adopting|building|renovating|writing|raising|swimming|running|playing|driving|cutting"
+    r"|expecting|saving|travell?ing|hosting|teaching|thinking (?:of|about)|based|retraining|freelancing|renting|sharing"
+    r"|staying"
+    r"|doing|seeing|taking|dating|adopting|building|renovating|writing|raising|swimming|running|playing|driving"
+    r"|cutting"
     r" (?:down|out)|giving up|waiting for|recovering|allergic|retiring|leaving|joining|volunteering|picking up)"
 )
 #: What the beginning of a clause without a subject lacks.
@@ -145,7 +165,10 @@ _ELLIPSES = (
         re.compile(
             rf"^{_ADVERB}(?:(?:severely |highly |very )?allergic to|a (?:huge |big )?fan of|married (?:to|with)"
             rf"|pregnant|vegan\b"
-            r"|vegetarian\b|off to)",
+            r"|vegetarian\b|off to"
+            r"|(?:c(?:o)?eliac|diabetic|asthmatic|epileptic|dyslexic|autistic|lactose intolerant|left[- ]handed"
+            r"|colou?r[- ]?blind|teetotal|retired|divorced|widowed|married|single)(?: too| now| as well| btw|"
+            r" again)?$)",
             re.IGNORECASE,
         ),
         "I'm ",
@@ -179,12 +202,13 @@ _LEAD_ZH = re.compile(
 _NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
 _ME = "(?:我们|咱们|我|咱|俺)"
 _KIN_ZH = (
-    f"(?:{patterns_zh.KIN.replace('?P<about>', '?:')}|妈妈?|爸爸?|爹|娘|哥哥?|姐姐?|弟弟?|妹妹?|大?表[哥姐弟妹]|同事"
+    f"(?:{patterns_zh.KIN.replace('?P<about>', '?:')}|媳妇儿?|闺女|妈妈?|爸爸?|爹|娘|哥哥?|姐姐?|弟弟?|妹妹?"
+    f"|大?表[哥姐弟妹]|同事"
     f"|朋友|老板|领导|家猫|家狗)"
 )
 #: Words for relatives that mean the speaker's own where nobody else is named.
 _OWN_KIN_ZH = re.compile(
-    "(?=(?:父亲|母亲|老婆|老公|女儿|儿子|闺女|老伴|孙子|孙女|大孙子|爷爷|奶奶|外婆|外公|姥姥|姥爷|老大|老二|老三|婆婆"
+    "(?=(?:父亲|母亲|媳妇儿?|闺女|老婆|老公|女儿|儿子|闺女|老伴|孙子|孙女|大孙子|爷爷|奶奶|外婆|外公|姥姥|姥爷|老大|老二|老三|婆婆"
     "|公公|岳父|岳母|男朋友|女朋友|男友|女友|弟弟|妹妹|哥哥|姐姐)"
     "(?!们|的|家|说|问))"
 )
@@ -196,6 +220,19 @@ _SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
 _KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
 _OTHER_SUBJECT_ZH = re.compile(
     f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\u4e00-\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
+)
+#: A person who is called by a name: '阿毛走了', '小宋说', '李姐回老家了'.
+OTHERS_ZH = re.compile(
+    "(?:阿(?!姨)[\u4e00-\u9fff]|小(?!时|区|孩|心|声|学|票|朋|姐|伙|事|说|型|组|店|半|龙|家|年|长|名|的|吃|睡|赚)[\u4e00-\u9fff]"
+    "|老(?!家|是|师|板|婆|公|伴|人|实|了|爸|妈|大|二|三|幺|天|头|乡|早|年|客|总|妹|弟|哥|姐|想|不|去|爱|喜|样|城|房|毛|豆)"
+    "[\u4e00-\u9fff]|[\u4e00-\u9fff][姐哥姨叔婶](?![姐妹哥弟们夫])|(?!我)[\u4e00-\u9fff](?:总|老师|经理|主任|医生))"
+    "(?:[也又就已经都刚还要会想]|昨天|今天|明天|上周|上个?月|去年|今年)*"
+    "(?=[走去来说在是辞回调搬把给生结离病住开考买卖换升被跟和有做当教学读嫁娶退])"
+)
+#: Asks, without a question mark.
+_ASKING_CLAUSE_ZH = re.compile(
+    "^(?!.*(?:没|随便|不管|无论|不论|不知道|不记得))(?:.*(?:什么|啥|谁|哪[儿里个]?|怎么样?|咋|为什么|为啥|几[岁个点号月]|多少"
+    "|多大|多久|多远)(?!.*[都也]))"
 )
 _SUBJECTLESS_ZH = re.compile(
     f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?"
@@ -221,7 +258,8 @@ _PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
 _INTENDS_ZH = re.compile(f"打算|计划|准备|决定|原定|想(?:去|在|暑假|寒假)|{patterns_zh.TIME}.*(?:去|回|飞|走|请)")
 _PAST_ZH = re.compile("曾经|以前|之前(?=[^说])|过去|原来住|原先")
 _REPORTED_ZH = re.compile(
-    "听说|据说|有人说|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为|告诉)|(?:妈|爸|老板(?!说(?:要|让|给)*我|说要)"
+    "听说|据说|有人说|[^我]{1,6}(?:跟|对)我(?:说|讲)(?!好)|(?<![跟和对给])[他她你]们?(?:说|问|觉得|以为|认为"
+    "|告诉)|(?:妈|爸|老板(?!说(?:要|让|给)*我|说要)"
     "|同事|朋友|老婆|老公|妹妹"
     "|姐姐|哥哥|弟弟"
     "|老师)(?:妈|爸)?(?:说|问|觉得|告诉|总说)"
@@ -260,17 +298,112 @@ _SPELLING_ZH = tuple(
         ("了啦|啦", "了"),
     )
 )
-_PARTICLES_ZH = re.compile("(?:[啊呀呢嘛哦喔哈咯呗哟噢哒滴吖耶]|来着|哈哈+)+$")
+#: Cantonese in the words that the patterns know, in texts that have a character of `_CANTONESE`.
+_SPELLING_CANTONESE = tuple(
+    (re.compile(pattern), word)
+    for pattern, word in (
+        ("唔(?:系|係)", "不是"),
+        ("唔好", "不要"),
+        ("唔使", "不用"),
+        ("唔(?:该|該)", "谢谢"),
+        ("[唔]", "不"),
+        ("嘅|噶", "的"),
+        ("喺", "在"),
+        ("咗", "了"),
+        ("佢哋", "他们"),
+        ("佢", "他"),
+        ("冇", "没有"),
+        ("啲", "些"),
+        ("嘢", "东西"),
+        ("俾|畀", "给"),
+        ("搵", "找"),
+        ("(?:宜|而|依)家", "现在"),
+        ("钟意|鍾意", "喜欢"),
+        ("(?<![关联])(?:系|係)(?![统列数])", "是"),
+        ("饮", "喝"),
+        ("(?<![美粮零饮素主])食(?![物品堂材])", "吃"),
+        ("返(?:屋企)", "回家"),
+        ("返", "回"),
+        ("嚟", "来"),
+        ("哋", "们"),
+        ("仔仔|我个仔|阿仔", "我儿子"),
+        ("囡囡|我个女(?!儿)|阿女", "我女儿"),
+        ("老豆", "爸爸"),
+        ("老母", "妈妈"),
+        ("细佬", "弟弟"),
+        ("家姐", "姐姐"),
+        ("走甩", "走丢"),
+        ("朝早", "早上"),
+        ("听日", "明天"),
+        ("寻日|琴日", "昨天"),
+        ("今日", "今天"),
+        ("倾(?:计|偈)", "聊天"),
+        ("点(?=[推做解样])", "怎么"),
+        ("仲(?![裁夏])", "还"),
+        ("屋企", "家"),
+        ("老细", "老板"),
+        ("执笠", "倒闭"),
+        ("份工", "工作"),
+        ("睇", "看"),
+        ("一滴都不掂", "一滴都不喝"),
+        ("我个(?=[一-龥])", "我"),
+        ("[㗎啫喎嘞噃啩咩]$", ""),
+    )
+)
+_CANTONESE = re.compile("[嘅喺咗唔佢冇啲嘢俾搵哋嚟㗎]|宜家|钟意")
+_SELF_REPAIR_ZH = re.compile(
+    "[，,。…]*(?:哦|啊|唉|呃|嗯)?(?:不对|等等|等下)?[，,]?(?:(?:我)?(?:说|记|写|打|看|搞|弄)(?:错|岔|反|混)了?)?[，,]?"
+    "(?:不是|唔系)(?P<old>[\u4e00-\u9fff\\d]{1,8})[，,](?:而)?是(?P<new>[\u4e00-\u9fff\\d]{1,10}?)(?=[，,。！]|$)"
+)
+
+
+#: The clause before '不对，是…' is replaced by what follows, unless that is a time.
+_TAKEN_BACK_ZH = re.compile(
+    f"(?:^|(?<=[，。]))[^，。]+，(?:哦|啊|呃)?(?:不对|不是|(?:说|讲|写|打)错了?)，(?=(?:应该)?是(?!{patterns_zh.TIME}|{patterns_zh.NUMBER}))"
+)
+
+
+def _repaired_zh(text: str) -> str:
+    """Return what a sentence says after its speaker put it right: '元旦演出，说错了，不是元旦，是校庆'."""
+    text = _TAKEN_BACK_ZH.sub("", text)
+    match = _SELF_REPAIR_ZH.search(text)
+    if match is None or match["old"] not in text[: match.start()]:
+        return text
+    place = text[: match.start()].rfind(match["old"])
+    said = text[:place] + match["new"] + text[place + len(match["old"]) : match.start()]
+    return said + text[match.end() :]
+
+
+#: Asks for a text: what follows is in it.
+_REQUEST_ZH = re.compile(
+    "(?:帮|替|给)我?(?:写|编|拟|起草|润色|改写|续写|翻译)(?!代码.{0,4}(?:别|不))|^(?:请|麻烦)?(?:写|编|拟|起草"
+    "|翻译|润色|续写)"
+    r"(?:一|个|段|首|篇|封|条|下|成|\d|这)|翻译(?:呢|这|下)?句|主角[叫是]"
+)
+_PARTICLES_ZH = re.compile("(?:[啊呀呢嘛哦喔哈咯呗哟噢哒滴吖耶]|来着|哈哈+|跟你说|告诉你|我?跟你讲)+$")
+
+
+_PAST_OF = {"hav": "had", "gett": "got", "get": "got", "buy": "bought", "los": "lost", "find": "found", "mov": "moved"}
+
+
+def _perfect(match: re.Match[str]) -> str:
+    """Return 'I'm after starting' as 'I've started'."""
+    have = "'ve" if match[1] != "'s" else "'s"
+    return f"{have} {_PAST_OF.get(match[2], match[2] + 'ed')}"
 
 
 #: Casual spellings, in the words that the patterns know.
-_SPELLING_EN = tuple(
+_SPELLING_EN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), word)
     for pattern, word in (
+        (r"\bthe (wife|missus|hubby|husband|mrs)\b", r"my \1"),
+        (r"\bmissus\b", "wife"),
+        (r"('m|'s|'re) after (start|mov|join|open|order|hav|gett|buy|los|find)(?:t?ing)\b", _perfect),
         (r"\bim\b", "I'm"),
         (r"\bive\b", "I've"),
         (r"\b(do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt\b", r"\1n't"),
         (r"\bcannot\b", "can't"),
+        (r"\bain't\b", "isn't"),
         (r"\bu\b(?!\.)", "you"),
         (r"\bur\b", "your"),
         (r"\br\b(?= )", "are"),
@@ -285,6 +418,7 @@ _SPELLING_EN = tuple(
             r"|working|coming)",
             r"my \1's ",
         ),
+        (r"\bguess who(?:'s| has) (?=(?:just |finally )?(?:been|got|bought|passed|moved)\b)", "I've "),
         (r"\b(?:hubby|hubs)\b", "husband"),
         (r"\bbf\b", "boyfriend"),
         (r"\bgf\b", "girlfriend"),
@@ -301,10 +435,56 @@ _SPELLING_EN = tuple(
         (r"\s+(?:lol|lmao|haha+|omg|fr|smh|ngl|idk|tbh|imo|xd|:\)|;\)|:d)(?=$|[\s.,!?])", ""),
     )
 )
+#: Scots spellings, which occur in texts that have one of the words of `_SCOTS`.
+_SPELLING_SCOTS = tuple(
+    (re.compile(rf"\b{pattern}", re.IGNORECASE), word)
+    for pattern, word in (
+        (r"ah(?='|\s+[a-z])", "I"),
+        (r"ma(?=\s)", "my"),
+        (r"cannae\b", "can't"),
+        (r"(did|do|does|is|was|would|could|should|have|has|wi|win|dis|di|din)nae\b", r"\1n't"),
+        (r"nae\b", "no"),
+        (r"(?:naw|nah)\b", "no"),
+        (r"tae\b", "to"),
+        (r"intae\b", "into"),
+        (r"(?:fae|frae)\b", "from"),
+        (r"wi\b", "with"),
+        (r"oot\b", "out"),
+        (r"aff\b", "off"),
+        (r"noo\b", "now"),
+        (r"dae\b", "do"),
+        (r"yer\b", "your"),
+        (r"ye\b", "you"),
+        (r"ower\b", "over"),
+        (r"o\b(?!')", "of"),
+        (r"aye,?\s", ""),
+        (r"dug\b", "dog"),
+        (r"hame\b", "home"),
+        (r"hoose\b", "house"),
+        (r"mair\b", "more"),
+        (r"auld\b", "old"),
+        (r"wan\b", "one"),
+        (r"toon\b", "town"),
+        (r"tellt\b", "told"),
+        (r"(start|kill|want)it\b", r"\1ed"),
+        (r"lassie\b", "girl"),
+        (r"bairns?\b", "kids"),
+        (
+            r"(\w{3,})(?<=[a-z]{3})in(?= |'|$)(?<!again)(?<!begin)(?<!captain)(?<!certain)(?<!mountain)(?<!cousin)",
+            r"\1ing",
+        ),
+    )
+)
+_SCOTS = re.compile(
+    r"\b(?:tae|intae|noo|(?:can|did|do|is|was|would)nae|fae|frae|oot|aff|dae|wee|yer|ah(?:'ve|'m| cannae))\b",
+    re.IGNORECASE,
+)
 #: A word of the table above: most texts have none.
 _CASUAL_EN = re.compile(
-    r"\b(?:i[mv]e?|(?:do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
-    r"|tmr\w?|tomoz|lil|s?hes|theres|whos|thats|(?:dad|mom|mum|sister|brother|boyfriend|girlfriend)s|bday|hub\w+"
+    r"\b(?:i[mv]e?|after [a-z]+ing|the (?:wife|missus|hubby|husband|mrs)|ain't|(?:do|does|did|ca|wo|is|was|are"
+    r"|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
+    r"|guess who|tmr\w?|tomoz|lil|s?hes|theres|whos|thats|(?:dad|mom|mum|sister|brother|boyfriend|girlfriend)s"
+    r"|bday|hub\w+"
     r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
     r"|;\)|:d",
     re.IGNORECASE,
@@ -349,7 +529,8 @@ _INTRODUCED_EN = re.compile(
     rf" -]{{3,40}}){{1,4}}(?=[.!]|$)"
 )
 _FRONTED_EN = re.compile(
-    r"^(?P<time>(?:since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b|my\b)[\w' -]{2,30}?"
+    r"^(?P<time>(?:as of|since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b"
+    r"|my\b)[\w' -]{2,30}?"
     r"|yesterday|tomorrow|tonight|today),? (?=(?:I|we|I'm|we're|I've|we've|I'll|we'll) )",
     re.IGNORECASE,
 )
@@ -369,7 +550,9 @@ def of_sentence(sentence: Sentence) -> Iterator[str]:
     if sentence.is_question:
         text = _said_before_asking(text, chinese=sentence.is_cjk)
     if text:
-        yield from of_text(text, chinese=sentence.is_cjk)
+        yield from of_text(
+            text, chinese=sentence.is_cjk, speaks=sentence.is_cjk or not _goes_on_about_another(sentence)
+        )
 
 
 def _said_before_asking(text: str, *, chinese: bool) -> str:
@@ -381,11 +564,29 @@ def _said_before_asking(text: str, *, chinese: bool) -> str:
         pieces = [piece for piece in re.split("[，,；;]", match["said"]) if piece]
         return "，".join(pieces) if not any(_WORD_OF_ASKING_ZH.search(piece) for piece in pieces) else ""
     said = match["said"]
-    return said if _FIRST_EN.match(without_lead(said)) and "?" not in said else ""
+    return said if _SAID_EN.match(without_lead(said)) and "?" not in said else ""
 
 
-def of_text(text: str, *, chinese: bool) -> Iterator[str]:
-    """Yield the clauses of a sentence that is not a question."""
+#: A sentence about another person.
+_ANOTHER_EN = re.compile(
+    r"^(?i:(?:(?:and|but|so|oh|well|yeah|no),? )*(?:he|she|they|his|her|their))(?:'[a-z]+)?\b"
+    r"|^(?!(?:I|It|That|This|There|Here|What|Who|Where|When|How|Why|Today|Tonight|Yesterday|Tomorrow|Work|School|Uni"
+    r"|Life|Everything|Nothing|Something|Weather|News|Home|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)\b)"
+    r"[A-Z][a-z]+(?:'s| is| was| has| got)\b"
+)
+
+
+def _goes_on_about_another(sentence: Sentence) -> bool:
+    """Return whether the sentence before, in the same turn, speaks of another: 'She came. Changed her mind.'"""
+    return _ANOTHER_EN.match(sentence.before) is not None
+
+
+def of_text(text: str, *, chinese: bool, speaks: bool = True) -> Iterator[str]:
+    """Yield the clauses of a sentence that is not a question.
+
+    Args:
+        speaks: an English clause that begins without a subject is the speaker's.
+    """
     if len(text) > SENTENCE_CHARS_MAX:
         return
     text = " ".join(_unquoted(text).split())
@@ -393,7 +594,27 @@ def of_text(text: str, *, chinese: bool) -> Iterator[str]:
         if not _NOT_STATED_ZH.search(text):
             yield from _chinese(text)
     elif not _NOT_STATED_EN.search(_ASIDE_EN.sub(" ", text)):
-        yield from _english(text)
+        yield from _english(text, speaks=speaks)
+
+
+def is_unreal(text: str) -> bool:
+    """Return whether an English sentence is a condition, a wish, a joke or a story."""
+    return bool(_NOT_STATED_EN.search(text) or _REPORTED_EN.search(text))
+
+
+def whole(text: str, *, chinese: bool) -> str:
+    """Return a sentence in the words that the patterns know, without what opens and ends it."""
+    text = " ".join(_unquoted(text).split())
+    if not chinese:
+        return without_lead(spelled_out(text))
+    if _CANTONESE.search(text):
+        for spelling, word in _SPELLING_CANTONESE:
+            text = spelling.sub(word, text)
+    for spelling, word in _SPELLING_ZH:
+        text = spelling.sub(word, text)
+    while (shorter := _LEAD_ZH.sub("", text)) != text:
+        text = shorter
+    return _PARTICLES_ZH.sub("", text.strip(" ，,。！!~～"))
 
 
 def without_lead(clause: str) -> str:
@@ -415,10 +636,14 @@ def _without_tail(clause: str) -> str:
     return clause
 
 
-def _spelled_out(text: str) -> str:
-    if _CASUAL_EN.search(text) or not text.isascii():
-        for spelling, word in _SPELLING_EN:
+def spelled_out(text: str) -> str:
+    """Return an English text in the spelling that the patterns know."""
+    if _SCOTS.search(text):
+        for spelling, word in _SPELLING_SCOTS:
             text = spelling.sub(word, text)
+    if _CASUAL_EN.search(text) or not text.isascii():
+        for spelling, said in _SPELLING_EN:
+            text = spelling.sub(said, text)
     return text
 
 
@@ -433,9 +658,8 @@ def _unquoted(text: str) -> str:
     return _QUOTED.sub(keep, text.replace("’", "'"))
 
 
-def _english(text: str) -> Iterator[str]:
-    text = _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", _spelled_out(text)))
-    speaks = True  # whether a clause without a subject is the speaker's
+def _english(text: str, *, speaks: bool) -> Iterator[str]:
+    text = _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", spelled_out(text)))
     before = ""
     text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
@@ -460,9 +684,10 @@ def _subject_lacks(clause: str, *, speaks: bool, before: str) -> str | None:
     """Return what a clause without a subject lacks; None if it has its own, or is not the speaker's."""
     if not speaks:
         return None
+    intends = before and _INTENDING_EN.search(before)
     for pattern, subject in _ELLIPSES:
         if pattern.match(clause):
-            return subject
+            return None if intends and _BARE_EN.match(clause) else subject
     goes_on = before and _FIRST_EN.match(before) and not _CAPTURING_EN.search(before)
     return "I " if goes_on and _GOES_ON_EN.match(clause) else None
 
@@ -470,12 +695,16 @@ def _subject_lacks(clause: str, *, speaks: bool, before: str) -> str | None:
 def _chinese(text: str) -> Iterator[str]:
     subject = "我"
     kin = ""
+    if _CANTONESE.search(text):
+        for spelling, word in _SPELLING_CANTONESE:
+            text = spelling.sub(word, text)
+    text = _repaired_zh(text)
     for spelling, word in _SPELLING_ZH:
         text = spelling.sub(word, text)
     before = ""
     for piece in _SPLIT_ZH.split(_NAMING_ZH.sub("", text)):
-        if _REPORTED_ZH.search(piece):
-            return
+        if _REPORTED_ZH.search(piece) or _REQUEST_ZH.search(piece):
+            break
         clause = piece.strip(" ~～、")
         while (shorter := _LEAD_ZH.sub("", clause)) != clause:
             clause = shorter
@@ -490,7 +719,7 @@ def _chinese(text: str) -> Iterator[str]:
             subject = kin = own["kin"]
         elif _SUBJECT_ZH.match(clause):
             subject = "我"
-        elif _OTHER_SUBJECT_ZH.match(clause):
+        elif _OTHER_SUBJECT_ZH.match(clause) or OTHERS_ZH.match(clause):
             subject = ""
         elif subject == "我" and _GOES_ON_ZH.match(clause) and _INTENDS_ZH.search(before):
             # One plan in several verbs: '打算五一请假，带我妈去重庆'.
@@ -502,11 +731,15 @@ def _chinese(text: str) -> Iterator[str]:
         elif (
             subject
             and _SUBJECTLESS_ZH.match(clause)
-            and not (before and subject == "我" and clause.startswith(("叫", "名叫")))
+            and not (before and subject == "我" and clause.startswith(("叫", "名叫", "姓")))
         ):
             clause = subject + clause
-        if before and not _PAST_ZH.search(before):
+        if before and _states_zh(before):
             yield before
         before = clause
-    if before and not _PAST_ZH.search(before):
+    if before and _states_zh(before):
         yield before
+
+
+def _states_zh(clause: str) -> bool:
+    return not (_PAST_ZH.search(clause) or _ASKING_CLAUSE_ZH.match(clause))

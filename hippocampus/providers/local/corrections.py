@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hippocampus.providers.local import patterns_en, patterns_zh
 from hippocampus.text import words
@@ -37,20 +38,31 @@ _SAID_ABOUT_EN = re.compile(
     re.IGNORECASE,
 )
 _OFF_EN = re.compile(
-    r"\b(?:cancell?ed|cancell?ing|call(?:ed|ing)? (?:it )?off|(?:is|'s|are|was) (?:now )?off(?= |$|[.,!])(?! to\b|"
+    r"\b(?:cancell?ed|cancell?ing|(?:snowed|rained|washed) (?:out|off)|didn't play|call(?:ed|ing)? (?:it )?off|"
+    r"(?:is|'s|are|was) (?:now )?off(?= |$|[.,!])(?! to\b|"
     r" on\b| work\b| school\b)|not happening|isn't happening|fell through"
     r"|fallen through|(?:I'm|we're) not going (?:any ?more|after all|to \w+ any ?more)|dropped out|backed out|pulled"
     r" out|scrapped|shelved|gave up on|given up on|had to give up"
-    r"|decided (?:not to|against)|won't (?:be able to make|make|happen|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of"
+    r"|decided (?:not to|against)|never (?:even )?(?:happened|got (?:to|there|off the ground|round to)|made it"
+    r" to|came off|went"
+    r" (?:ahead|to))|didn't (?:happen|come off|go ahead|work out|make it to)|came to nothing|called a halt to"
+    r"|bailed on"
+    r"|had to (?:cancel|scrap|drop|skip|miss|call off)|out of the question|won't (?:be able to make|make|happen"
+    r"|work out)|(?:'s| is) out(?= |$|[.,!])(?! (?:of"
     r"|for (?:me|us|lunch|dinner|a)|and about|now|there|in|on|by|to))|isn't going to happen|no longer"
     r" going|not (?:doing|running|getting|moving|taking) .*\b(?:any ?more|after all))\b",
     re.IGNORECASE,
 )
 _MOVED_EN = re.compile(
     r"\b(?:mov(?:ed?|ing)|postpon\w+|push(?:ed|ing)?|brought forward|reschedul\w+|delay\w+|shift\w+|chang\w+|bump\w+"
-    r"|put back|switched|swapped|rebook\w+|instead|actually|scratch|correction|I mean"
-    r"|I meant|no wait|wait,? no|make that|not the \d|got the date wrong|wrong date|in the end|turns out|it'?s going"
-    r" to be|will be|it's now|is now|it's (?:the |on )?[^,.]{2,25} now|has been|deferred)\b",
+    r"|put back|switched|swapped|rebook\w+|slipp?(?:ed|s|ing)?(?= (?:to|till|until|by|a)\b)|slid(?= to)|put off"
+    r"|brought (?:it )?forward"
+    r"|instead|actually|scratch|correction|I mean"
+    r"|I meant|I said|hold (?:on|up)|pardon me|my (?:mistake|bad)|I stand corrected|no wait|wait,? no|make "
+    r"(?:that|it) (?=the |on |for |[A-Z])|(?:put|say|call it)(?: it)?(?: down)? (?:for |on )?(?=the \w+th\b)|not"
+    r" the \d|got the date wrong|wrong date|in the end|turns out|it'?s going"
+    r" to be|will be|it's now|is now|it's (?:the |on )?[^,.]{2,25} now|(?:not|isn't|is not|no longer) (?:in |on "
+    r")?[^,.]{2,25} any ?more|has been|deferred)\b",
     re.IGNORECASE,
 )
 _ENDED_EN = re.compile(
@@ -61,14 +73,29 @@ _ENDED_EN = re.compile(
     r" rid of|retired from"
     r"|dropped out of|no longer (?:have|work at|work for|work as|own|play|do|go to|need|live in|eat|drink|like)|don't"
     r" (?:have|work at|work for|own|play|do|go to|need|live in) (?=.*any ?more)"
-    r"|switched (?:over )?from|changed (?:over )?from|moved out of|moved away from|handed in my notice at|finished"
-    r" with|split up with|separated from|cancelled|canceled|let go of) (?P<what>.+)",
+    r"|(?<!\w)(?:am|'m|are|'re) (?:no longer|not (?=.*any ?more))|switched (?:over )?from"
+    r"|changed (?:over )?from|moved out of|moved away from|handed in my notice at|finished"
+    r" with|(?:gave|given|put in|handed in) (?:my |our )?notice (?:at|to|with)|split up with|separated from"
+    r"|cancelled|canceled|let go of) (?P<what>.+)",
+    re.IGNORECASE,
+)
+_WORKPLACE_EN = re.compile(
+    r"\b(?:jobs?|work|position|notice|firm|company|office|place|boss|shop|store|school|hospital|agency|factory"
+    r"|bank|bakery"
+    r"|restaurant|caf[eé]|pub|bar|garage|salon|studio|clinic|surgery|practice|warehouse|buses|force|army|navy)\b",
+    re.IGNORECASE,
+)
+#: Ends any rule that it shares a word with, or the only one.
+_RULE_OFF_EN = re.compile(
+    r"\b(?:scrap|drop|forget|ditch|lift|cancel|lose|undo|never ?mind|retire|bin|remove|delete|stop) (?:about )?"
+    r"(?:the|that|my|this"
+    r"|your) (?P<what>[\w' -]{0,40}?)(?: ?rule| thing| ban| instruction| request| reminder| format| style)\b",
     re.IGNORECASE,
 )
 _BACK_ON_EN = re.compile(r"\bback (?:on|to|on to) (?:eating |drinking |the )*(?P<what>[a-z]+)", re.IGNORECASE)
 _WELL_EN = re.compile(
-    r"\b(?P<what>[a-z]+)(?:'s| is| are|'re) (?:all |now |completely |totally )*(?:fine|better|gone|healed|cured"
-    r"|sorted|fixed|cleared up"
+    r"\b(?P<what>[a-z]+)(?:'s| is| are|'re) (?:all |now |completely |totally )*(?:fine|better|gone|healed|mended|cured"
+    r"|as good as new|good as new|sorted|fixed|cleared up"
     r"|back to normal)\b|\b(?:recovered from|over|got rid of|beat) (?:my|the) (?P<over>[a-z]+)",
     re.IGNORECASE,
 )
@@ -108,9 +135,20 @@ _TAKEN_BACK_ZH = re.compile(
 )
 _OFF_ZH = re.compile(
     "从[^，。]{1,10}(?:出来|离职|辞职|离开)了|取消|不去了|去不成|去不了了|不办了|办不成|没办成|不搬了|不考了|不学了"
-    "|不养了|不做了|不干了|不开了|不上了|不打了|不参加了|泡汤|黄了|作罢|算了(?!一下)|告吹|吹了|搁置|没戏了|没去成"
-    "|退了|退出了?|辞了|退掉|不用了|不用再|分手|分了|卖了|卖掉|送人了"
+    "|不养了|不做了|不干了|不开了|不上了|不打了|不参加了|泡汤|黄了|没[考办去搬开买回走学成领]成|后来没去|没去了"
+    "|作罢|算了(?!一下)|告吹|吹了|搁置|没戏了|没去成"
+    "|散伙|拆伙|散了伙|闹掰|退股|退了|退出了?|辞了|退掉|不用了|不用再|分手|分了|卖了|卖掉|送人了"
     "|停了|停掉|作废|不[再想]?[去办搬考学养做干开上打参吃喝送跑教过当来练][^，。]{0,6}了(?=[，,。！!]|$)|改主意"
+)
+#: 'The New Year was not gone home for': what was meant to be done, and was not.
+_UNDONE_ZH = re.compile("(?P<what>[\u4e00-\u9fff]{0,4})没(?P<verb>[回去搬考办买开走学领飞见请带])成")
+_WORK_TOPICS = frozenset(
+    ("employer", "occupation", "business", "new_job", "field_of_work", "work_terms", "employment", "work_change")
+)
+_LEFT_WORK_ZH = re.compile(
+    f"不(?:再)?(?:当|做|干){patterns_zh.JOB}了|(?<![没不想要])辞(?:职|工)?了|离职了|(?:被|给)裁了?"
+    f"|[^，。]{{0,6}}不干了(?=[，,。！!]|$)|(?:公司|店|厂|饭店|茶楼"
+    "|酒楼)[^，。]{0,6}(?:倒闭|关门|关张|黄了|没了)|(?:没有?|丢)了工作"
 )
 #: Of the turn before, or of what it names.
 _SCRATCHED_EN = re.compile(r"\b(?:scratch|never ?mind|forget) (?:that|it)\b", re.IGNORECASE)
@@ -126,9 +164,24 @@ _GIVEN_UP_ZH = re.compile("放弃了?|不[^，。]{0,3}了(?=[，,。！!]|$)|�
 #: Told by their kind alone: '社团不去了'.
 _KIND_ZH = re.compile("(?P<kind>社团|俱乐部|[课班团队]|健身房|兴趣班)(?:我|也|都)?(?:不去|不上|退|停)了?")
 _WELL_ZH = re.compile("(?:不(?:再)?过敏|没了|好了|痊愈|康复|治好|消失|没事)了?(?=[，,。！!]|$)")
+#: A relative or an animal is well again.
+_KIN_WELL_ZH = re.compile(
+    "(?P<kin>妈|爸|爷|奶|外婆|外公|姥姥|姥爷|老婆|媳妇|老公|儿子|女儿|孩子|哥|姐|弟|妹|公公|婆婆|岳父|岳母|猫|狗)[^，。]{0,4}"
+    "(?:好了|出院了?|康复了?|痊愈了?|没事了|好多了)"
+)
+_KIN_WELL_EN = re.compile(
+    r"\b(?P<kin>mum|mom|dad|mother|father|husband|wife|son|daughter|sister|brother|gran|nan|dog|cat)(?:'s| is"
+    r"| has)? (?:been )?(?:all |much |now |back )*"
+    r"(?:better|fine|well again|recovered|out of hospital|home from (?:the )?hospital|discharged|on the mend)\b",
+    re.IGNORECASE,
+)
+_ILL = re.compile(
+    r"\b(?:hospital|ill|sick|surgery|operation|broke|fell|pneumonia|stroke|poorly)\b|住院|病|炎|手术|摔|骨折|发烧|癌",
+    re.IGNORECASE,
+)
 _MOVED_ZH = re.compile(
     "改(?:到|成|为|在|期|签|约|定)|挪(?:到|在|至)|推(?:迟|后)(?:到|至)?|延(?:到|期|后|至)|提前(?:到|至)?|换(?:到|成)"
-    "|不对|记错|说错|看错|弄错|搞错|变动|变更|变成|只能|应该是|更正|重新定|调整"
+    "|不对|[记说看弄搞讲写打听]错|变动|变更|变成|只能|应该是|更正|重新定|调整"
 )
 _INSTEAD_ZH = re.compile(
     "不是(?P<old>[\\u4e00-\\u9fff\\w]{1,8}?)(?:[，,]|而)?是(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)(?=[，。！,!]|$|吧|啊"
@@ -146,11 +199,11 @@ _BARE_MONTH_EN = re.compile(rf"\b(?:be|to|in|is|until) (?P<month>{patterns_en.MO
 _TIME_ZH = re.compile(patterns_zh.TIME)
 _BARE_DAY_ZH = re.compile("^[一二三四五六七八九十廿\\d]{1,3}[号日]$")
 _UNDATED = frozenset(
-    words.listed(
-        "home name age origin allergy birthday habit rule occupation employer preference diet health medication"
-    )
+    words.listed("home name age origin allergy birthday rule occupation employer preference diet health medication")
 )
 _DATED = frozenset(("plan", "event", "goal", "activity", "relationship_status"))
+#: What somebody does regularly: an end of it ends every fact about it.
+_PURSUITS = frozenset(("habit", "activity", "studies", "plays", "member", "preference"))
 _IT_EN = re.compile(r"\b(?:it|that|they|them|the date|the day)\b", re.IGNORECASE)
 #: What is about the same, though no word is shared.
 _KINDRED = tuple(
@@ -161,12 +214,16 @@ _KINDRED = tuple(
         "move moving moved relocate house flat 搬 搬家",
         "operation surgery operated hip knee cataract procedure consultant 手术 住院 开刀",
         "walk hike climb peaks trek 爬山 徒步",
+        "christening baptism godmother godfather",
+        "marathon half 10k race 马拉松",
+        "booze alcohol drink drinking drinks pint beer wine sober 酒",
         "gig concert show performance play 演出 比赛",
         "job work notice employer 工作 上班 公司 单位",
         "allergy allergic rash reaction 过敏 皮试 过敏原",
         "comment comments 注释",
         "milk dairy cheese yoghurt yogurt butter cream lactose cmpa 牛奶 奶粉 乳糖",
         "party housewarming 聚会",
+        "meeting meetings standup 会议 组会 例会 班会 开会 周会 早会",
         "guitar 吉他",
         "vegan vegetarian veggie meat fish 吃素",
         "exam test exams 考试 四级 考",
@@ -209,13 +266,20 @@ class Correction:
     text: str | None
 
 
+_KINDRED_SPOKEN = tuple(
+    re.compile(
+        "|".join(sorted((rf"\b{word}\b" if word.isascii() else word for word in group), key=len, reverse=True)),
+        re.IGNORECASE,
+    )
+    for group in _KINDRED
+)
+
+
+@lru_cache(maxsize=8_192)
 def content(text: str) -> frozenset[str]:
     """Return the words of a text that say what it is about, with words that mean the same."""
     found = {term for term in words.terms(text) if term not in _COMMON}
-    lowered = text.lower()
-    for number, group in enumerate(_KINDRED):
-        if any((word in lowered) if not word.isascii() else re.search(rf"\b{word}\b", lowered) for word in group):
-            found.add(f"={number}")
+    found.update(f"={number}" for number, spoken in enumerate(_KINDRED_SPOKEN) if spoken.search(text))
     return frozenset(found)
 
 
@@ -260,12 +324,16 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     for pattern in _INSTEAD_EN:
         if (match := pattern.search(text)) and (found := _containing(held, match["old"])):
             return [Correction(found, re.sub(rf"\b{re.escape(match['old'])}\b", match["new"], found.text, count=1))]
+    if match := _RULE_OFF_EN.search(text):
+        rules = [each for each in held if each.topic == "rule"]
+        if ending_rules := _overlapping(rules, match["what"]) or (rules if len(rules) == 1 else []):
+            return [Correction(each, None) for each in ending_rules]
     plain = text.strip(" .!?…")
     said = _OPENING_EN.sub("", plain)
     if match := _AWAY_EN.match(said) or _ENDED_EN.match(said):
         what = re.split(r"\b(?:because|since|to|for|after|and|so|but|when|where|last|this|in)\b|,", match["what"])[0]
         ending = [each for each in _overlapping(held, what) if each.topic not in ("event", "name", "allergy")]
-        if re.search(r"\b(?:job|work|position|notice)\b", what, re.IGNORECASE):
+        if _WORKPLACE_EN.search(what) and not re.search(r"\b(?:home|house|flat)\b", what):
             ending += [each for each in held if each.topic in ("employer", "occupation") and each not in ending]
         if ending:
             return [
@@ -299,6 +367,15 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         return [Correction(each, None) for each in eaten]
     if (match := _WELL_EN.search(text)) and (what := (match["what"] or match["over"]).lower()):
         well = [each for each in held if each.topic in ("health", "allergy") and what.rstrip("s") in each.text.lower()]
+        if well:
+            return [Correction(each, None) for each in well]
+    if match := _KIN_WELL_EN.search(text):
+        who = match["kin"].lower()
+        well = [
+            each
+            for each in held
+            if each.topic in ("family", "health") and who in each.text.lower() and _ILL.search(each.text)
+        ]
         if well:
             return [Correction(each, None) for each in well]
     if _AFTER_ALL_EN.search(text) and (about := _overlapping(held, text)):
@@ -351,11 +428,31 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         well = [each for each in about if each.topic in ("health", "allergy", "diet", "rule")]
         if well:
             return [Correction(each, None) for each in well]
+    if match := _KIN_WELL_ZH.search(text):
+        well = [
+            each
+            for each in held
+            if each.topic in ("family", "health") and match["kin"] in each.text and _ILL.search(each.text)
+        ]
+        if well:
+            return [Correction(each, None) for each in well]
+    if match := _UNDONE_ZH.search(text):
+        plans = [each for each in held if each.topic in ("plan", "goal", "event") and match["verb"] in each.text]
+        named = [each for each in plans if set(match["what"]) & set(each.text)]
+        if target := next(reversed(named or (plans if len(plans) == 1 else [])), None):
+            return [Correction(target, None)]
+    if _LEFT_WORK_ZH.search(text) and (
+        work := [each for each in held if each.topic in _WORK_TOPICS and each.topic != "plan"]
+    ):
+        return [Correction(each, None) for each in work if each.turn != turn]
     if _OFF_ZH.search(text):
         ending = [
             each for each in held if each.topic not in ("name", "age", "home", "origin", "allergy", "event", "birthday")
         ]
         target = _target(ending, text, turn, speaks_of_it=False)
+        if target is not None and target.topic in _PURSUITS:
+            matter = target.about & content(text)
+            return [Correction(each, None) for each in ending if each.topic in _PURSUITS and matter <= each.about]
         if target is None and _KIND_ZH.search(text):
             target = next((each for each in reversed(held) if each.topic in ("member", "habit")), None)
         return [Correction(target, None)] if target else []
@@ -376,7 +473,8 @@ def _is_bare_move(text: str) -> bool:
 
 
 def alike(corrected: Sequence[Held], held: Sequence[Held]) -> list[Held]:
-    """Return other facts that say the same as corrected ones under another key: of the same matter at the same time."""
+    """Return other facts that say the same as corrected ones under another key: of the same matter at the same"
+    " time."""
     keys = {each.key for each in corrected}
     found = []
     for each in held:
@@ -429,7 +527,8 @@ def _containing(held: Sequence[Held], word: str) -> Held | None:
 
 
 def _target(held: Sequence[Held], text: str, turn: int, *, speaks_of_it: bool, reach: int = 60) -> Held | None:
-    """Return the held fact that shares most with the text, the latest of equals; else the last one if 'it' is meant."""
+    """Return the held fact that shares most with the text, the latest of equals; else the last one if 'it' is"
+    " meant."""
     spoken = content(text)
     shared = [(len(each.about & spoken), each.order, each) for each in held if each.about & spoken]
     if shared:

@@ -26,6 +26,8 @@ from hippocampus.providers.local import (
     patterns_zh,
     people,
     sentences,
+    slots,
+    updates,
 )
 from hippocampus.providers.local.corrections import Held
 from hippocampus.providers.local.patterns import Pattern
@@ -113,6 +115,10 @@ _SEVERAL = frozenset(
         "叔叔",
     )
 )
+#: Of these people have one at a time.
+_POST_HOLDERS = frozenset(
+    words.listed("boss manager supervisor landlord landlady coach trainer 上司 领导 老板 导师 班主任 教练 主管 经理")
+)
 #: What changes when the same plan is stated again, and so is not part of its key.
 _TIME = re.compile(rf"\b(?:on |at |in |by |from )?{patterns_en.TIME}(?=\W|$)|{patterns_zh.TIME}", re.IGNORECASE)
 _NEGATED = (
@@ -171,30 +177,64 @@ class _Found:
     object: str
     chinese: bool
     clause: str = ""  # the clause in the third person, of a family
+    name: str = ""  # whom the clause calls by name, where it was read as a relative or an animal
 
 
 def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
-    """Return the facts of a slice in the order in which they were first stated, each once, and those that end in it."""
+    """Return the facts of a slice in the order in which they were first stated, each once, and those that end"
+    " in it."""
     return _read(slice_).facts()[:FACTS_MAX]
 
 
 def _read(slice_: ConversationSlice) -> _Ledger:
     ledger = _Ledger(slice_.known_facts)
-    kin: dict[str, people.People] = {}
+    kin = people.of_facts(slice_.known_facts)
     before = ""
-    for turn in slice_.turns:
+    for turn in sentences.spoken(slice_.turns):
         asked, before = before, turn.text[-_ASKED_CHARS:]
         if sentences.is_assistant(turn):
             continue
-        relatives = kin.setdefault(turn.author, people.People())
+        relatives = kin.setdefault(objects.slug(turn.author) if turn.author != "user" else "", people.People())
         relatives.begin_turn(asked, turn.author)
         for sentence in sentences.of_turn(turn):
-            found = list(_of_sentence(sentence, relatives))
+            found = [each for each in _of_sentence(sentence, relatives) if not _is_of_moment(each, sentence)]
             if not sentence.is_question:
                 ledger.correct(sentence, turn, found, asked if sentence.position == 0 else "")
             for each in found:
                 ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
     return ledger
+
+
+#: Asks for a text, so that 'keep it short' beside it is about that text.
+_REQUEST = re.compile(
+    r"\b(?:need|write|draft|give me|do me|make me|help me (?:with|write)|translate|rewrite|compose)\b.{0,40}\b"
+    r"(?:notes?|e-?mails?|letters?|texts?"
+    r"|messages?|poems?|captions?|speech|toast|cards?|essays?|stor(?:y|ies)|reviews?|posts?|summary|reply|lines?"
+    r"|paragraphs?)\b"
+    r"|(?:帮|替|给)我?[^，。]{0,4}(?:写|编|拟|起草|翻译|润色|想)[^，。]{0,10}(?:信|邮件|文案|作文|稿|诗|短信"
+    r"|消息|祝福|标题|故事|总结|检讨|简历|句)",
+    re.IGNORECASE,
+)
+_LASTING = re.compile(
+    r"\b(?:always|never|from now on|every|when(?:ever)? I|in future|any ?more|only)\b|以后|每次|一律|都|今后"
+    r"|往后|永远|从现在",
+    re.IGNORECASE,
+)
+
+
+#: What people who talk by name ask of each other for good.
+_TO_ME_ZH = re.compile("(?:别|不要|不许|不准|莫|请|记住)[^，。]{0,3}[我俺咱]|[叫喊][我俺]")
+
+
+def _is_of_moment(found: _Found, sentence: Sentence) -> bool:
+    """Return whether a rule is about the text that its turn asks for, or chaff between people who talk by name."""
+    if found.pattern.fact_type != "rule":
+        return False
+    if sentence.is_cjk and sentence.turn.author != "user":
+        return _TO_ME_ZH.search(sentence.text) is None
+    if _LASTING.search(sentence.text):
+        return False
+    return _REQUEST.search(sentence.turn.text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +281,14 @@ class _Ledger:
         return list(self._stated.values())
 
     def keep(self, fact: ExtractedFact, topic: str, sentence: Sentence | None = None) -> None:
-        """Keep a fact: a repeated one gains sources and a little confidence; a changed one replaces the earlier one."""
+        """Keep a fact: a repeated one gains sources and a little confidence; a changed one replaces the earlier"
+        " one."""
         identity = (fact.fact_type, fact.key)
+        known = self._held.get(identity)
+        if known is not None and topic in _POSTS and sentence is not None and _BESIDES.search(sentence.text):
+            # Work beside other work is another fact.
+            fact = replace(fact, key=_bounded(f"{fact.key}:{objects.slug(fact.value['text'])[:60]}"))
+            identity = (fact.fact_type, fact.key)
         before = self._stated.get(identity)
         said = self._said.get(identity)
         if said is not None and before is not None and before.value["text"] != fact.value["text"]:
@@ -277,19 +323,24 @@ class _Ledger:
             each
             for each in self._held.values()
             if self._values[each.fact_type, each.key].get("subject", "user") == turn.author
+            and not _is_of_another(each, sentence)
         ]
-        for each in self._negated(sentence, turn, found):
+        denied = list(self._negated(sentence, turn, found))
+        for each in denied:
             self._end(each, turn.sequence_num)
         if self._turn != turn.sequence_num:
             self._turn, self._off = turn.sequence_num, []
+        spoken = sentence.text if sentence.is_cjk else clauses.spelled_out(sentence.text)
         fixes = corrections.of_sentence(
-            sentence.text,
+            spoken,
             [*self._off, *held],
             turn.sequence_num,
             chinese=sentence.is_cjk,
             states=bool(found),
             asked=before if _ASKS.search(before) else "",
         )
+        if not fixes and not denied:
+            self._update(sentence, turn, found, held)
         for other in corrections.alike([fix.held for fix in fixes], held):
             self._end(other, turn.sequence_num)
         for fix in fixes:
@@ -305,7 +356,13 @@ class _Ledger:
                 continue
             if corrections.is_only_moved(sentence.text, fix.held, chinese=sentence.is_cjk):
                 found[:] = [one for one in found if not one.clause or one.pattern.topic != "plan"]
-            restated = [one for one in found if one.pattern.topic == "plan"]
+            restated = [
+                one
+                for one in found
+                if one.pattern.topic == "plan"
+                and corrections.content(_TIME.sub(" ", one.clause or one.object))
+                & corrections.content(_TIME.sub(" ", fix.held.text))
+            ]
             if restated:
                 # It says the whole of it again, in other words: the former words end.
                 if all(_key(one, turn.author, "") != fix.held.key for one in restated):
@@ -332,6 +389,53 @@ class _Ledger:
                 source_seqs=tuple(sorted({*self._cited(fix.held), turn.sequence_num})),
             )
             self.keep(fact, fix.held.topic)
+
+    def _update(self, sentence: Sentence, turn: Turn, found: list[_Found], held: list[Held]) -> None:
+        """Put a sentence in the place of a known fact that it speaks of as changed, or end that if it is stated"
+        " anew."""
+        chinese = sentence.is_cjk
+        said = list(clauses.of_sentence(sentence))
+        if not said:
+            return
+        text = sentence.text if chinese else clauses.spelled_out(sentence.text)
+        update = updates.of_sentence(text, held, turn.sequence_num, chinese=chinese)
+        if update is None:
+            return
+        known = update.held
+        if any(_key(one, turn.author, "") == known.key for one in found):
+            return
+        if known.topic == "rule" and update.replaces:
+            found[:] = [one for one in found if one.pattern.fact_type != "rule"]
+        if found:
+            if (
+                update.replaces
+                and known.turn != turn.sequence_num
+                and all(_key(one, turn.author, "") != known.key for one in found)
+                and any(one.pattern.topic.partition(":")[0] == known.topic for one in found)
+            ):
+                self._end(known, turn.sequence_num)
+            return
+        if not update.replaces and turn.author != "user":
+            return  # people who talk by name speak of everybody they know
+        stated = families.statement(
+            clauses.whole(update.text, chinese=chinese), chinese=chinese, rule=known.topic == "rule"
+        )
+        if stated is None:
+            return
+        value = {**self._values[known.fact_type, known.key], "text": stated}
+        value.pop("when", None)
+        if "said_on" in value:
+            value["said_on"] = turn.occurred_at.date().isoformat()
+        if when := _when(stated, known.topic, turn):
+            value["when"] = when
+        fact = ExtractedFact(
+            fact_type=known.fact_type,  # type: ignore[arg-type]
+            key=known.key if update.replaces else _bounded(f"{known.key}:{objects.slug(stated)[:60]}"),
+            value=value,
+            confidence=0.8 if update.replaces else 0.75,
+            source_seqs=(turn.sequence_num,),
+        )
+        self.keep(fact, known.topic, sentence)
 
     def _outdate(self, sentence: Sentence, text: str | None) -> None:
         self.corrected[sentence.turn.sequence_num, sentence.position] = text
@@ -395,11 +499,23 @@ class _Ledger:
         )
 
 
+#: A rule that says when, and not yet what.
+_OPEN_RULE_ZH = re.compile(
+    "(?:时|时候|的话)$|^(?:以后|今后|往后)?你?(?:[给帮跟对和](?:我|本人))?[^，。]{0,2}(?:讲|说|写|回答|推荐|算|答)(?:药|账|题|事|话|东西)?$"
+)
 #: Of these, two clauses of one sentence are one value.
 _JOINED = frozenset(("home", "occupation"))
 #: What a person does for a living, in whichever words: a new one ends the former one.
 _WORK = frozenset(
     ("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms", "employment")
+)
+_POSTS = frozenset(("employer", "occupation", "business", "new_job", "employment"))
+#: Work that somebody has beside other work.
+_BESIDES = re.compile(
+    r"\b(?:also|as well|on the side|side (?:job|gig|hustle)|weekends?|besides|second job"
+    r"|volunteer\w*)\b"
+    r"|兼职|副业|业余|周末|同时|顺便|也|还在",
+    re.IGNORECASE,
 )
 _LEAVING = re.compile(
     r"辞职|离职|找工作|换工作|跳槽|\b(?:quit|leave (?:my|the) job|new job|find a job|job hunting|apply)\b",
@@ -411,8 +527,25 @@ _NEW_WORK = re.compile(
     r"|合伙|不[送跑做干教]|进了|开始|退休了",
     re.IGNORECASE,
 )
+_NEW_JOB = re.compile(
+    r"\bstart(?:s|ed|ing)? (?:a|my|their|the) new (?:job|role|position|post)\b|\bgot (?:a|the) (?:new )?job\b",
+    re.IGNORECASE,
+)
 _NEW_SUBJECT = re.compile(
     r"转专业(?:了|成功)|转到|转去|改学|换专业|\b(?:switched|changed|transferred)\b.*\b(?:to|major|course|school)\b",
+    re.IGNORECASE,
+)
+#: Words that rules about different things share.
+_SAID_OF_RULES = corrections.content(
+    "answer answers reply replies respond keep please use call write give speak message messages always never short"
+    " sentence sentences words text rule me them 以后 回答 回复 说话 本人 不要 给本 推荐 提醒 时候 写上 一点"
+    " 简短 叫本 跟本"
+)
+_GRADED = frozenset(("school", "studies", "occupation"))
+_GRADE = re.compile(
+    r"[初高大研博][一二三四五]|\b(?:freshman|sophomore|junior|senior|(?:first|second|third|fourth|final) year"
+    r"|year \d+|\d+th"
+    r" grade)\b",
     re.IGNORECASE,
 )
 _SUBJECT = re.compile(
@@ -422,22 +555,55 @@ _SUBJECT = re.compile(
 )
 _COUPLE = re.compile(r":(?:girlfriend|boyfriend|partner|fianc\w+|husband|wife)(?::|$)|男朋友|女朋友|男友|女友")
 _PARTED = re.compile(
-    r"\b(?:split|broke|broken|separated|divorced|move out|dumped)\b|分手|分了|离婚|掰了", re.IGNORECASE
+    r"\b(?:split|broke|broken|parted|separated|divorced|move out|dumped|left them|(?:are|is|'re) (?:done|over"
+    r"|through|history)"
+    r"|together|called it|ended|single)\b|分手|分了|离婚|掰了",
+    re.IGNORECASE,
 )
 _SWITCHED = re.compile(r"\b(?:switched|changed|swapped|instead|moved (?:me )?to|now)\b|改|换", re.IGNORECASE)
 _DOSE = re.compile(r"\b(?:takes?|on)\b|吃[^，。]{0,4}[片粒颗]|药")
+_NAMED_EN = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
 _LOST = re.compile(
-    r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人",
+    r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人|走丢"
+    r"|走失|跑丢|丢了|安乐",
     re.IGNORECASE,
 )
 _BORN = re.compile(
-    r"\bborn\b|\bhad (?:our|my|a) (?:\w+ )?(?:baby|son|daughter|boy|girl)|\bis here\b|生了|出生|号生", re.IGNORECASE
+    r"\bborn\b|\bdelivered\b.*\b(?:boy|girl|baby|twins|son|daughter)\b|\bgave birth\b|\bhad (?:our|my|a) (?:\w+ "
+    r")?(?:baby|son|daughter|boy|girl)|\bis here\b|生了|出生|号生",
+    re.IGNORECASE,
 )
 _EXPECTED = re.compile(
-    r"\b(?:pregnant|expecting|due|having (?:a|twins))\b|怀孕|怀上|怀了|怀二胎|预产期|要当[爸妈]|月.{0,3}生$",
+    r"\b(?:pregnant|expecting|carrying|due|having (?:a|twins))\b|怀孕|怀上|怀了|怀二胎|预产期|要当[爸妈]|月.{0,3}生$",
     re.IGNORECASE,
 )
 _WORKPLACE = re.compile(r" (?:at|for|in|on) |在.+(?:做|当|工作)")
+
+
+_OF_SPEAKER = re.compile(
+    r"^(?:\w+,? ){0,3}(?:I|I'm|I've|I'll|we|we're|we've)\b(?! (?:told|heard|think|said))"
+    r"|^[^，。]{0,4}我(?![们家的]|爸|妈)"
+)
+_OF_ANOTHER = re.compile(r"\b(?:he|she|they|his|her|their|him|them|it)(?:'s|'ve|'re|'ll)?\b|[他她它]", re.IGNORECASE)
+
+
+_KIN_ZH = re.compile(patterns_zh.KIN)
+
+
+def _is_of_another(held: Held, sentence: Sentence) -> bool:
+    """Return whether a fact about a relative or an animal is not what a sentence in the first person speaks of."""
+    if (
+        held.topic != "family"
+        or not _OF_SPEAKER.match(sentence.text.replace("’", "'"))
+        or _OF_ANOTHER.search(sentence.text)
+    ):
+        return False
+    who = held.key.split("family:", 1)[-1].partition(":")[0].replace("_", " ")
+    said = sentence.text.lower()
+    kin = [word for word, english in patterns_zh.KIN_ENGLISH.items() if english.replace("_", " ") == who]
+    named = [name.lower() for name in _NAMED_EN.findall(held.text)]
+    kin += _KIN_ZH.findall(held.text)
+    return not any(word and word in said for word in (who, *kin, *named))
 
 
 def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bool:
@@ -447,11 +613,18 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
         sentence: what states the new fact.
     """
     text = fact.value["text"]
-    if held.key == fact.key or held.turn == fact.source_seqs[-1] or _owner(held.key) != _owner(fact.key):
+    again = held.turn == fact.source_seqs[-1] and not (topic == "family" and _NO_LONGER.search(held.text))
+    if held.key == fact.key or again or _owner(held.key) != _owner(fact.key):
         return False
     if _BORN.search(text):
         return bool(_EXPECTED.search(held.text))
+    if topic in ("event", "plan") and held.topic in _WORK and held.topic != "work_change" and _NEW_JOB.search(text):
+        return True
     if topic in _WORK and held.topic in _WORK:
+        if _BESIDES.search(sentence):
+            return False
+        if topic in _POSTS and held.topic in _WORK and held.turn is None and not held.about & corrections.content(text):
+            return True
         if held.topic != topic and _WORKPLACE.search(held.text) and topic in ("employer", "business", "occupation"):
             return True
         if held.topic == "occupation" and topic != "occupation" and not _WORKPLACE.search(held.text):
@@ -459,16 +632,80 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
         return bool(_NEW_WORK.search(sentence))
     if topic in _WORK and held.topic == "plan" and _NEW_WORK.search(sentence):
         return bool(_LEAVING.search(held.text))
+    if topic == "rule" and held.topic == "rule":
+        return bool((held.about & corrections.content(text)) - _SAID_OF_RULES)
+    if (
+        topic in _GRADED
+        and held.topic in _GRADED
+        and (was := _GRADE.search(held.text))
+        and (now := _GRADE.search(text))
+    ):
+        return was[0] != now[0]
     if topic in ("studies", "event") and held.topic == "studies" and _NEW_SUBJECT.search(sentence):
         return bool(_SUBJECT.search(held.text))
+    if topic == "relationship_status" and held.topic in ("relationship_status", "plan") and _PARTED.search(text):
+        return held.topic != "plan" or bool(
+            {word.lower() for word in _NAMED_EN.findall(held.text)} & {word.lower() for word in text.split()}
+        )
     if topic == "relationship_status" and held.topic == "family":
         named = corrections.content(held.text) & corrections.content(text)
         return _COUPLE.search(held.key) is not None and (bool(named) or _PARTED.search(text) is not None)
     if topic == "medication" and held.topic in ("medication", "habit"):
         return bool(_SWITCHED.search(sentence)) and (held.topic == "medication" or bool(_DOSE.search(held.text)))
+    if topic in ("family", "health") and held.topic in ("family", "health"):
+        former, stated = slots.of_fact(held.topic, held.key, held.text), slots.of_fact(topic, fact.key, text)
+        return former is not None and stated is not None and slots.same(former, stated, _SEVERAL)
+    if held.topic in ("plan", "goal") and topic not in ("plan", "goal", "rule") and _is_done(held, text):
+        return True
+    if topic == "home" and held.topic in ("plan", "goal"):
+        if _MOVE.search(held.text) is None or _AHEAD.search(text):
+            return False
+        return _MOVED.search(sentence) is not None or bool(_matter(held.text) & _matter(text))
+    if topic in ("plan", "event") and held.topic in ("plan", "goal", "event") and held.turn != fact.source_seqs[-1]:
+        return _is_redated(held, text)
     if (held.topic == "pet" or held.key.endswith(":called")) and _LOST.search(text):
         return bool(corrections.content(held.text) & corrections.content(text))
     return False
+
+
+_DONE = re.compile(
+    r"\b(?:passed|failed|did|done|had|finished|completed|got|went|ran|won|started|joined|booked|bought|sold|moved|married|came)\b"
+    r"|[过完到成好]了|考上|了$|了，|拿到|通过",
+    re.IGNORECASE,
+)
+
+
+def _is_done(held: Held, text: str) -> bool:
+    """Return whether a text states that what was planned has come about: 'passed my test' after 'my test is on…'."""
+    if not _DONE.search(text) or _AHEAD.search(text):
+        return False
+    matter = _matter(held.text)
+    least = _REDATED_ZH_MIN if words.CJK_CHARACTER.search(text) else min(2, max(len(matter), 1))
+    return len(matter & _matter(text)) >= least
+
+
+def _matter(text: str) -> frozenset[str]:
+    """Return the words that say what a plan is about: neither its time nor words of every plan."""
+    found = corrections.content(_TIME.sub(" ", text)) - updates.GENERIC
+    return frozenset(term for term in found if not term[:1].isdigit() and term[:1] != "=")
+
+
+_NO_LONGER = re.compile(r"\b(?:no longer|n't .*any ?more|left|quit)\b|不[^，。]{1,8}了$|辞", re.IGNORECASE)
+_MOVE = re.compile(r"\b(?:mov(?:e|es|ing)|relocat\w+|buy(?:ing)? (?:a|the) (?:house|flat|place))\b|搬", re.IGNORECASE)
+_MOVED = re.compile(r"\bmoved\b|搬", re.IGNORECASE)
+_RETURNS = re.compile(r"\b(?:back|return\w*|home)\b|回", re.IGNORECASE)
+_REDATED_ZH_MIN = 2
+
+
+def _is_redated(held: Held, text: str) -> bool:
+    """Return whether a text states what is known for another time: one matter has one date."""
+    chinese = words.CJK_CHARACTER.search(text) is not None
+    was, now = (corrections.find_time(each, chinese=chinese) for each in (held.text, text))
+    if was is None or now is None or was == now or bool(_RETURNS.search(held.text)) != bool(_RETURNS.search(text)):
+        return False
+    spoken = {term for each in (was, now) for term in corrections.content(each)}
+    common = (corrections.content(held.text) & corrections.content(text)) - spoken - updates.GENERIC
+    return len([term for term in common if not term[:1].isdigit()]) >= _REDATED_ZH_MIN
 
 
 def _joined(before: ExtractedFact, fact: ExtractedFact) -> ExtractedFact:
@@ -494,23 +731,38 @@ def _topic_of(key: str, author: str) -> str:
 
 
 def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:
+    """Yield what a sentence states; the names that it gives are known from then on."""
     chinese = sentence.is_cjk
+    if chinese:
+        sentence = relatives.continued(sentence)
     if sentence.is_question:
         yield from _asked(sentence)
+    for found in _of_clauses(sentence, relatives):
+        if chinese or found.pattern.shape == "clause":
+            relatives.learn(found.clause or _statement(found))
+        yield found if chinese or found.pattern.topic != "rule" else _on_condition(found, sentence)
+    yield from _remembered(sentence)
+    if not chinese and not sentence.is_question:
+        yield from _parting(sentence)
+
+
+def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:
+    chinese = sentence.is_cjk
     carried = ""
     said_clauses = list(clauses.of_sentence(sentence))
     if not said_clauses:
         yield from _ruled(sentence)
+        relatives.mention(sentence)
     continued = _continued(said_clauses, sentence.text) if chinese else {}
     consumed = -1
-    names: set[str] = set()
-    read: list[str] = []
+    names, read = set[str](), list[str]()
     speaks = True
     for place, clause in enumerate(said_clauses):
         read.append(clause)
         resolved = clause if chinese else relatives.resolve(clause)
+        name = relatives.named_at(clause)
         if chinese:
-            speaks = families.is_of_speaker(clause, speaks=speaks)
+            speaks = bool(name) or families.is_of_speaker(clause, speaks=speaks)
         named: set[str] = set()
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
@@ -530,31 +782,49 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
             relatives.note(found.pattern.topic, found.about, found.object)
             if found.pattern.topic == "family:name":
                 names.add(found.about)
-            yield found
+            yield replace(found, name=name)
         if not known and place > consumed:
-            before = _said_before(read)
             for stated in _of_family(
                 resolved,
                 chinese=chinese,
                 speaks=speaks,
-                before=before,
+                before=_said_before(read),
                 goes_on=goes_on,
-                between_names=sentence.turn.author != "user",
+                between_names=sentence.turn.author != "user" or bool(name),
             ):
                 if named and stated.pattern.topic.startswith(("family", "pet")):
                     continue
-                found = stated
-                if place in continued:
-                    consumed = place + continued[place].count("，")
-                    found = replace(found, clause=found.clause + continued[place])
+                whole, end = _completed(stated, place, said_clauses, continued)
+                if whole is None:
+                    continue
+                found, consumed = whole, max(consumed, end)
                 named.add(found.about or found.object)
-                yield found
+                known = True
+                yield replace(found, name=name)
+            if chinese and name and not known and not named:
+                yield from _of_known(name, clause)
         if not chinese:
             for found in _mentions(resolved):
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
-    yield from _remembered(sentence)
     yield from _named_kin(sentence, read, names, relatives)
+
+
+def _completed(found: _Found, place: int, said: list[str], continued: Mapping[int, str]) -> tuple[_Found | None, int]:
+    """Return what a family found in a clause with the clauses that go on with it, and the place of the last one.
+
+    A rule that says only when it applies is None if nothing follows.
+    """
+    end = -1
+    if place in continued:
+        end = place + continued[place].count("，")
+        found = replace(found, clause=found.clause + continued[place])
+    if found.chinese and found.pattern.topic == "rule" and _OPEN_RULE_ZH.search(found.object):
+        if place + 1 == len(said):
+            return None, end
+        end = place + 1
+        found = replace(found, object=f"{found.object}，{said[end]}")
+    return found, end
 
 
 def _named_kin(sentence: Sentence, read: list[str], names: set[str], relatives: people.People) -> Iterator[_Found]:
@@ -611,6 +881,76 @@ def _remembered(sentence: Sentence) -> Iterator[_Found]:
         yield _Found(pattern=_REMEMBERED, about="", object=stated, chinese=chinese, clause=stated)
 
 
+#: Two people who are no longer a couple: 'Ada and I parted in May', 'me and Tom are done', 'Dev's history'.
+_PARTING = re.compile(
+    rf"(?:^|[,.;!]\s+|\b(?:and|so|but|also|that|because) )(?P<said>(?:(?:{patterns_en.NAME}|[Mm]y (?:boy|girl"
+    rf")friend|he|she|[a-z]+) and (?:I|me)"
+    rf"|(?:me|I) and (?:{patterns_en.NAME}|my (?:boy|girl)friend|him|her|[a-z]+)|we)(?:'ve|'re| have| are| were"
+    rf")?(?: (?:have|finally|sort"
+    r" of|just|actually|recently|both))* (?:parted(?: ways)?|done|over|through|finished|history|split(?: up)?|broke up"
+    r"|broken up|separated|called it (?:a day|quits)|no longer together|not together|went our separate ways"
+    r"|divorced)(?! by)\b"
+    rf"[^,.;!?]*|(?:{patterns_en.NAME}|my (?:boy|girl)friend|my (?:husband|wife|partner)) (?:has |just )?"
+    rf"(?:dumped|left) me\b[^,.;!?]*"
+    r"|(?:I|I've) (?:\w+ )?(?:dumped|left|broke up with|broken up with|split (?:up )?with|finished with|ended "
+    r"(?:it|things) with)"
+    rf" (?:{patterns_en.NAME}|(?:him|her)(?=$|[ ,.])|my (?:boy|girl)friend|my (?:husband|wife|partner))[^,.;!?]*"
+    r"|(?:I'm|I am) (?:single|on my own) (?:again|now)\b[^,.;!?]*)"
+)
+_NO_COUPLE = re.compile(
+    r"\bwe(?:'re| are)? (?:done|over|through|finished)\b|\bdone (?:with|for|at)\b|\b(?:for (?:lunch|today)|the"
+    r" [a-z]+ and)",
+    re.I,
+)
+_PARTED_KEY = Pattern("relationship_status", "profile", _PARTING, "{clause}", "clause", 0.9, single=True)
+
+
+def _parting(sentence: Sentence) -> Iterator[_Found]:
+    """Yield that a couple parted, in the words of the sentence."""
+    text = " ".join(sentence.text.replace("’", "'").split())
+    match = _PARTING.search(text)
+    if match is None or _NO_COUPLE.search(match["said"]) or clauses.is_unreal(text):
+        return
+    stated = families.statement(match["said"], chinese=False)
+    if stated is not None:
+        yield _Found(pattern=_PARTED_KEY, about="", object=stated, chinese=False, clause=stated)
+
+
+#: When a rule is to apply: 'When I write after midnight, keep it short.'
+_CONDITION_EN = re.compile(
+    r"^(?:and |also |but |so )?(?P<when>(?:when(?:ever)?|after|before|until|during|in|on|at|for) [^,.;]{3,60}), "
+    r"(?=please|pls"
+    r"|always|never|don't|do not|just|only|keep|use|give|write|answer|speak|talk|call|be|avoid|make|stick)",
+    re.IGNORECASE,
+)
+
+
+def _on_condition(found: _Found, sentence: Sentence) -> _Found:
+    """Return a rule with the condition that its sentence begins with."""
+    match = _CONDITION_EN.match(" ".join(sentence.text.replace("’", "'").split()))
+    if match is None or match["when"].lower() in found.object.lower():
+        return found
+    return replace(found, object=f"{found.object} {match['when'][0].lower()}{match['when'][1:]}")
+
+
+_KNOWN_ONE = Pattern("family:state", "profile", _REMEMBER_ZH, "{clause}", "clause", 0.8)
+#: What a short statement about somebody known may be about.
+_STATE_ZH = re.compile(
+    "了$|了[^，。]{1,10}$|[在上读念学去来考进入当做开得病走搬转住生教改回][^，。]{2,}|结婚|订婚|离婚|分手|毕业"
+    "|工作|退休|放[^，。]*养"
+)
+
+
+def _of_known(name: str, clause: str) -> Iterator[_Found]:
+    """Yield what a clause says of a person or an animal whose name is known: '妞妞上了实验小学'."""
+    said = families.statement(clause, chinese=True)
+    if said is not None and len(said) >= len(name) + 4 and _STATE_ZH.search(said) and not _OPINION_ZH.search(said):
+        yield _Found(pattern=_KNOWN_ONE, about=name, object=said.removeprefix(name)[:6], chinese=True, clause=said)
+
+
+_OPINION_ZH = re.compile("[说问讲]|觉得|真|太|好[^学考上转友]|笑|哭|睡|吃[^素]|看起来|今天|等|呗|哈")
+
+
 def _said_before(read: list[str]) -> str:
     """Return the clause before the last one that was read, if it is short."""
     return read[-2] if len(read) > 1 and len(read[-2]) <= _BEFORE_ZH else ""
@@ -650,6 +990,8 @@ def _of_family(
     table = families_zh.FAMILIES if chinese else families_en.FAMILIES
     for pattern, match in families.matching(table, clause, chinese=chinese, speaks=speaks, between_names=between_names):
         stated = families.statement(clause, chinese=chinese, rule=pattern.topic == "rule")
+        if stated is not None and not chinese and pattern.topic == "plan" and _is_past_of_another(clause):
+            continue
         if stated is not None:
             if (
                 chinese
@@ -672,6 +1014,18 @@ def _of_family(
                 chinese=chinese,
                 clause=stated,
             )
+
+
+_ARRANGED = re.compile(
+    r"\b(?:booked|planned|scheduled|decided|moved|got|agreed|signed|invited|set|put|arranged)\b", re.IGNORECASE
+)
+
+
+def _is_past_of_another(clause: str) -> bool:
+    """Return whether a clause tells what somebody else did: 'the builder vanished in May'."""
+    if re.match(r"(?:I|we)\b", clause) or _AHEAD.search(clause) or _ARRANGED.search(clause):
+        return False
+    return any(words.is_past(word) or word.endswith("ed") for word in clause.lower().split()[:4])
 
 
 def _mentions(clause: str) -> Iterator[_Found]:
@@ -737,7 +1091,10 @@ def _statement(found: _Found) -> str:
         "{a_object}": found.object if found.chinese else objects.with_article(found.object),
         "{does}": found.object if found.chinese else objects.third_person(found.object),
     }
-    return " ".join(re.sub(r"\{\w+\}", lambda match: parts[match[0]], found.pattern.text).replace(" :", ":").split())
+    text = " ".join(re.sub(r"\{\w+\}", lambda match: parts[match[0]], found.pattern.text).replace(" :", ":").split())
+    if found.name and found.name.lower() not in text.lower():
+        text = re.sub(rf"\b({people.WHO})\b", rf"\1 {found.name}", text, count=1)
+    return text
 
 
 def _key(found: _Found, author: str, said_on: str) -> str:
@@ -750,7 +1107,7 @@ def _key(found: _Found, author: str, said_on: str) -> str:
         parts.append(objects.rule_slug(found.object))
     elif found.about and topic in _TOPICS_BY_ABOUT:
         parts.append(patterns_zh.KIN_ENGLISH.get(found.about, objects.slug(found.about)))
-        if found.clause and detail:
+        if found.clause and detail and not (detail == "name" and found.about.lower() in _POST_HOLDERS):
             parts.append(objects.slug(found.object))
         elif (detail == "name" and found.about in _SEVERAL) or detail == "allergy":
             parts.append(objects.slug(found.object))

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from hippocampus.providers.local import objects
+from hippocampus.providers.local import clauses, objects
 from hippocampus.providers.local.patterns import Pattern
 from hippocampus.records import FactType
 from hippocampus.text import words
@@ -68,7 +68,7 @@ def is_of_speaker(clause: str, *, speaks: bool) -> bool:
     """Return whether a Chinese clause, and those after it without a subject, speak of the speaker."""
     if _MINE_ZH.search(clause):
         return True
-    return speaks and not _OTHER_ZH.match(clause)
+    return speaks and not (_OTHER_ZH.match(clause) or clauses.OTHERS_ZH.match(clause))
 
 
 def speaks_of(clause: str, whom: Whom, *, chinese: bool, speaks: bool, between_names: bool) -> bool:
@@ -159,7 +159,8 @@ _UNCLEAR_EN = re.compile(
     r"\b(?:you|your|yours|yourself|ya|y'all|thinking (?:about|of)|considering|wondering|dreaming of)\b", re.IGNORECASE
 )
 _UNCLEAR_ZH = re.compile(
-    "[你您]|怎么|什么|吗$|呢$|哪[里儿个]|为啥|咋(?!地)|几号|几点|来得及|能不能|注意|小心|怕啥|真好$|不容易|恭喜|加油"
+    "[你您]|还?没(?:有)?(?:定(?!期)|想好|决定|确定|着落)|怎么|什么|吗$|呢$|哪[里儿个]|为啥|咋(?!地)|几号|几点"
+    "|来得及|能不能|注意|小心|怕啥|真好$|不容易|恭喜|加油"
     "|保重|[^没有]没$|不$|啥$|吧$|^本来|虽然|试过"
     "|^(?:是|就是)?吧$|多好|该多|的专业$|人家"
 )
@@ -167,6 +168,8 @@ _EMPTY_ZH = re.compile(
     "自己|我们?|终于|已经|刚刚?|其实|真的|从来|就|都|也|还|又|再|很|太|了|的|得|着|过|地|不|没|能|会|要|想|敢|吃|喝"
     "|买|去|来|做|生|个|是|有|在|这|那|天天|每天|每周|上午|下午|晚上|早上"
 )
+#: Says enough in two characters.
+_TURNING_ZH = re.compile("(?:怀|分|离|赢|输|辞|生)了")
 _CONTENT_ZH = re.compile("[\u4e00-\u9fffA-Za-z0-9]{2}")
 _EDGE_EN = re.compile(r"^[\s,.;:!?…~*\-–—]+|[\s,.;:!?…~*\-–—]+$")
 
@@ -180,7 +183,9 @@ def statement(clause: str, *, chinese: bool, rule: bool = False) -> str | None:
         clause = clause.strip("，。！～~ ")
         if rule:
             return re.sub("我们?", "本人", clause)
-        if _UNCLEAR_ZH.search(clause) or not _CONTENT_ZH.search(_EMPTY_ZH.sub("", clause)):
+        if _UNCLEAR_ZH.search(clause) or not (
+            _CONTENT_ZH.search(_EMPTY_ZH.sub("", clause)) or _TURNING_ZH.search(clause)
+        ):
             return None
         said = re.sub("^(?:我们|我)(?!们|家|的|妈|爸|哥|姐|弟|妹|儿|女|老|媳|爷|奶|婆|公|孙|岳|外|表|堂)", "", clause)
         return re.sub("我们?", "自己", said)

@@ -14,7 +14,8 @@ _KIN_MORE = (
 )
 _ANIMAL = (
     rf"(?:{patterns_en.ANIMAL[3:-1]}|heelers?|whippets?|greyhounds?|lurchers?|huskys?|huskies|shepherds?|pugs?|boxers?"
-    r"|bulldogs?|frenchies?|staffies?|staffys?|labs?|doodles?|cockapoos?|labradoodles?|cavapoos?|chihuahuas?|shih tzus?"
+    r"|bulldogs?|frenchies?|staffies?|staffys?|labs?|doodles?|cockapoos?|labradoodles?|cavapoos?|chihuahuas?"
+    r"|shih tzus?"
     r"|border collies?|dalmatians?|mutts?|mongrels?|hounds?|setters?|pointers?|moggies|moggy|siamese|persians?"
     r"|ragdolls?|maine coons?|gerbils?|rats?|mice|mouse|hens?|ducks?|geese|goats?|sheep|pigs?|donkeys?|alpacas?"
     r"|cockatiels?|budgerigars?|macaws?|finch(?:es)?|pigeons?|fish|koi|bees|beehives?|tarantulas?|iguanas?|pets?)"
@@ -22,16 +23,19 @@ _ANIMAL = (
 _NOT = r"\b(?:not|never|no longer|isn't|wasn't|aren't|don't|doesn't|didn't|haven't|hasn't|without)\b"
 
 _CONDITION = (
-    r"(?:[a-z]{3,}(?:itis|osis|emia|aemia|algia|phobia|plegia|sclerosis|lepsy|pnea|pnoea|uria|pathy|noma|cardia)|asthma"
+    r"(?:[a-z]{3,}(?:itis|osis|emia|aemia|algia|phobia|plegia|sclerosis|lepsy|pnea|pnoea|uria|pathy|noma|cardia)"
+    r"|asthma"
     r"|dementia|alzheimer'?s|cancer|leukaemia|parkinson'?s|diabet(?:es|ic)|prediabetic|migraines?|epilep(?:sy|tic)"
-    r"|anxiety|depress(?:ion|ed)|insomnia|ad(?:hd|d)|autis(?:m|tic)|dyslexi[ac]|dyspraxi[ac]|ocd|ptsd|bipolar|eczema"
+    r"|anxiety|depress(?:ion|ed)|insomnia|adhd|(?-i:ADD)|autis(?:m|tic)|dyslexi[ac]|dyspraxi[ac]|ocd|ptsd|bipolar|eczema"
     r"|hay ?fever|c(?:o)?eliac(?: disease)?|ibs|ibd|crohn'?s|colitis|(?:high |low )?(?:blood pressure|cholesterol"
     r"|blood sugar)"
     r"|gout|sciatica|tinnitus|vertigo|(?:under|over)active thyroid|thyroid|reflux|ulcers?|gallstones?|kidney stones?"
     r"|slipped disc|herniated dis[ck]|hernia|cataracts?|glaucoma|angina|palpitations|arrhythmia|heart (?:condition"
     r"|attack|failure|murmur)|stroke|pacemaker|stent|epipen|lupus|shingles|long covid|pcos|menopause|perimenopause"
-    r"|pre-?eclampsia|cmpa|lactose intoleran\w+|claustrophobi[ac]|colou?r[- ]?blind|deaf|hearing aids?|stress fracture"
-    r"|stammer|stutter|burnout|panic attacks?|sleep apn(?:o)?ea|restless legs|chronic (?:pain|fatigue|[a-z]+)|rsi"
+    r"|pre-?eclampsia|cmpa|lactose intoleran\w+|claustrophobi[ac]|colou?r[- ]?blind|deaf|hearing aids?|stress "
+    r"(?:fracture|reaction|injury)|(?:torn|ruptured|bulging|slipped|pulled) [a-z]+"
+    r"|cysts?|tumou?rs?|lump|polyps?|fibroids|blood clots?|pneumonia|hepatitis|an(?:a)?emia|low iron|stammer"
+    r"|stutter|burnout|panic attacks?|sleep apn(?:o)?ea|restless legs|chronic (?:pain|fatigue|[a-z]+)|rsi"
     r"|tennis elbow|carpal tunnel|frozen shoulder|plantar fasciitis|shin splints|tendinitis|concussion)"
 )
 _BODY = (
@@ -51,13 +55,15 @@ _DRUG = (
     r"|parin|thyroxine|purinol|semide|thiazide|gliptin|gliflozin|glutide|profen|tadine|lukast|triptan|dronate|oxaban"
     r"|tinib|mab|azine|apine|idone|afil|vir|cycline|floxacin|conazole|sone|solone|terol|tropium)s?|insulin|aspirin"
     r"|paracetamol|adderall|ritalin|concerta|lithium|hrt|melatonin|antidepressants?|antihistamines?|antibiotics"
-    r"|beta ?blockers?|(?:an? )?inhaler|statins?|blood thinners|painkillers|steroids|(?:iron|water|heart|blood pressure"
+    r"|beta ?blockers?|(?:an? )?inhaler|statins?|blood thinners|painkillers|steroids|(?:iron|water|heart|blood"
+    r" pressure"
     r"|sleeping|thyroid|migraine|arthritis) (?:tablets?|pills?|meds)|vitamin [a-z]\d*|the pill|chemo(?:therapy)?"
     r"|radiotherapy|dialysis|physio|physiotherapy|physical therapy|cbt|counselling|counseling|a therapist"
     r"|a counsell?or)"
 )
 _FOOD = (
-    r"(?:meat|red meat|beef|pork|lamb|chicken|turkey|bacon|fish|salmon|tuna|seafood|shellfish|prawns?|shrimps?|oysters?"
+    r"(?:meat|red meat|beef|pork|lamb|chicken|turkey|bacon|fish|salmon|tuna|seafood|shellfish|prawns?|shrimps?"
+    r"|oysters?"
     r"|mussels|crab|lobster|eggs?|milk|cow'?s milk|dairy|cheese|yogh?urt|butter|cream|wheat|gluten|bread|pasta|rice"
     r"|nuts?|peanuts?|almonds?|cashews?|hazelnuts?|walnuts?|sesame|tahini|soy|soya|tofu|beans?|lentils?|chickpeas?"
     r"|sugar|sweets|salt|carbs|chocolate|caffeine|coffee|tea|alcohol|booze|beer|wine|spirits|whisky|fizzy drinks|soda"
@@ -92,15 +98,18 @@ _THING = (
     r"|vespa|prius|mini|corolla|golf)"
 )
 _ACTIVITY = (
-    r"(?:swim|surf|run|jog|climb|boulder|paint|draw|sketch|knit|crochet|sew|quilt|sing|dance|box|cycle|hike|fish|garden"
+    r"(?:swim|surf|run|jog|climb|boulder|paint|draw|sketch|knit|crochet|sew|quilt|sing|dance|box|cycle|hike|fish"
+    r"|garden"
     r"|bake|ski|skate|snowboard|dive|sail|row|fence|meditate|juggle|whittle|carve|weave|embroider|kayak|skateboard"
     r"|lift|powerlift|blog|podcast|stream|dj|act|volunteer|coach|tutor|referee|birdwatch|brew|forage|shoot|ride"
     r"|write (?:poetry|poems|songs|fiction|short stories)|play (?:the )?[a-z]+)"
 )
 _HOBBY = (
-    r"(?:swimming|surfing|running|jogging|climbing|bouldering|painting|drawing|knitting|crochet(?:ing)?|sewing|quilting"
+    r"(?:swimming|surfing|running|jogging|climbing|bouldering|painting|drawing|knitting|crochet(?:ing)?|sewing"
+    r"|quilting"
     r"|singing|dancing|salsa|ballet|boxing|kickboxing|judo|karate|jiu[- ]jitsu|taekwondo|cycling|hiking|fishing"
-    r"|gardening|baking|skiing|skating|snowboarding|diving|scuba|sailing|rowing|fencing|archery|meditation|yoga|pilates"
+    r"|gardening|baking|skiing|skating|snowboarding|diving|scuba|sailing|rowing|fencing|archery|meditation|yoga"
+    r"|pilates"
     r"|tai chi|crossfit|spin|zumba|pottery|ceramics|woodwork(?:ing)?|photography|astronomy|birdwatching|birding|chess"
     r"|bridge|golf|tennis|badminton|squash|padel|football|soccer|rugby|cricket|netball|basketball|volleyball|hockey"
     r"|darts|snooker|bowls|bell ?ringing|calligraphy|origami|coding|gaming|beekeeping|home ?brewing|fishing|camping"
@@ -125,10 +134,12 @@ _MILESTONE = (
 
 _LASTING = (
     r"(?:always|never|every time|each time|from now on|from here on|in (?:the )?future|going forward|whenever|at all"
-    r" times|by default|ever again|ever|anything|anywhere|any (?:of|more)|permanently|in general)"
+    r" times|by default|(?:all|every) (?:the |my |of )?[a-z]+ (?=in |as |with |by )|ever again|ever|anything"
+    r"|anywhere|any (?:of|more)|permanently|in general)"
 )
 _STYLE = (
-    r"(?:answers?|repl(?:y|ies)|responses?|messages?|essays?|paragraphs?|sentences?|walls? of text|bullet(?:s| points)?"
+    r"(?:answers?|repl(?:y|ies)|responses?|messages?|essays?|paragraphs?|sentences?|walls? of text|bullet(?:s|"
+    r" points)?"
     r"|lists?|emojis?|exclamation marks?|spelling|grammar|mistakes|metric|imperial|units?|fahrenheit|celsius|miles"
     r"|kilomet(?:re|er)s|pounds|kilos|ounces|grams|litres|day first|24[- ]hour|12[- ]hour|dates|times|time ?zone"
     r"|euros?|dollars|currency|sugar ?coat\w*|straight|blunt|honest|gentle|formal|informal|casual|polite|plain"
@@ -148,21 +159,30 @@ _ASKS = (
 # Tables, read by row: the first family that a clause belongs to takes it.
 # fmt: off
 RULES = (
+    family("rule", "rule", r"^(?:you'd better |you had better |best |please |only |just |and |so |but )*"
+        r"(?P<object>(?:don't |do not |never )?(?:ring|call|phone|text"
+        r"|message|e-?mail|visit) me (?:(?:only|any ?time) )?(?:after|before|between|at|on|in the) .*)$", whom="anyone",
+        refuse=r"\b(?:tomorrow|tonight|today|later|back|when you|if|this|next)\b", text="{object}", confidence=0.85),
     family("rule", "rule",
         rf"^(?:(?:please|pls|just|also|and|so|oh|listen|look|hey|ok|try to|make sure (?:to|you)|can you|could you"
         rf"|would you"
-        rf"|will you|I(?:'d| would) like you to|I (?:want|need) you to|I(?:'d| would) prefer (?:it if )?you(?: to)?|you"
+        rf"|will you|I(?:'d| would) like you to|I (?:want|need) you to|I(?:'d| would) prefer (?:it if )?you(?:"
+        rf" to)?|you"
         rf" (?:can|could|should|must|may))[ ,]+)*(?P<object>(?:(?:always|never|only|don't|do not|no longer)(?: ever)?"
         rf" )*"
         rf"{_ASKS}\b.*?\b{_LASTING}\b.*)$", whom="anyone",
-        refuse=r"^(?:I|we|my|he|she|they|it)\b|\b(?:mind|worry|see you|let me know|hope|been|if I ever|have you ever)\b"
+        refuse=r"^(?:I|we|my|he|she|they|it)\b|\b(?:mind|worry|see you|let me know|hope|been|if I ever|have you"
+            r" ever)\b"
         r"|\b(?:anything|ever) (?:else|happen)|^(?:do|have|let)\b|^(?:have you|do you|would you ever)",
         text="{object}", confidence=0.85),
     family("rule", "rule",
-        rf"^(?:(?:please|pls|just|also|and|so|oh|listen|look|hey|ok|from now on|always)[ ,]+)*(?P<object>(?:(?:don't|do"
-        rf" not|never|no longer|only|always|stop|avoid|keep|stick|use|write|give me|tell me|treat me|go easy|talk|speak"
+        rf"^(?:(?:please|pls|just|also|and|so|oh|listen|look|hey|ok|from now on|always)[ ,]+)*(?P<object>(?:"
+        rf"(?:don't|do"
+        rf" not|never|no longer|only|always|stop|avoid|keep|stick|use|write|give me|tell me|treat me|go easy"
+        rf"|talk|speak"
         rf"|spell|be|leave out|skip|drop|enough)\b(?: ever)?).*\b{_STYLE}\b.*)$", whom="anyone",
-        refuse=r"^(?:be (?:honest|right)|tell me (?:a|about|something|more|the|how|what|your)|give me (?:a|an|the|some"
+        refuse=r"^(?:(?:don't|do not|never|stop) [a-z]+ (?:that|this|it|me|them)$|be (?:honest|right)|tell me "
+            r"(?:a|about|something|more|the|how|what|your)|give me (?:a|an|the|some"
         r"|one|two|three|five|ten|\d)\b|write (?:a|an|the|me)\b|don't (?:have|know|want|need|like|get|tell|think|speak"
         r"|write|be|feel|see|mind|use my))\b|^(?:use|keep) (?:the|my|a)\b|\bI (?:speak|use|write)\b",
         text="{object}", confidence=0.8),
@@ -198,24 +218,34 @@ HEALTH = (
         r" (?P<object>[a-z]+(?: [a-z]+)?))?", whom="anyone", refuse=rf"{_NOT}.*allerg|^are|^is|\?", confidence=0.85),
     family("allergy", "profile", rf"\b(?:can't|cannot|mustn't|can not) (?:\w+ )?(?:do|have|touch|go near|eat)"
         rf" (?P<object>{_FOOD})\b.*\b(?:tongue|throat|lips|mouth|skin|rash|hives|swell|bleed|itch)\b"),
+    family("diet", "profile", rf"^(?:I|we)(?:'m|'re| am) (?:\w+ )?(?:eating|drinking|having) (?P<object>{_FOOD})\b.*\b"
+        r"(?:now|again|these days)$", single=True),
     family("diet", "profile", rf"^(?:I|we) (?:also |can |started |do |'ve started |have started )*(?:eat(?:ing)?"
         rf"|drink(?:ing)?) (?P<object>{_FOOD})\b.*\b(?:now|again|these days)$", single=True),
     family("diet", "profile", r"\b(?P<object>vegan|vegetarian|veggie|veggo|pescatarian|gluten[- ]free|dairy[- ]free"
         r"|halal|kosher|teetotal|keto|low[- ]carb|plant[- ]based|celiac|coeliac)\b", whom="own", single=True,
         refuse=rf"{_NOT}|\b(?:recipe|restaurant|option|place|dish|meal|cake|stopped|quit|used to|suggest|something)\b"
         r"|\b(?:my|our) (?!whole|entire|own)(?!self)\w+(?:'s| is| are| was)\b"),
-    family("diet", "profile", rf"\b(?:don't|do not|can't|cannot|won't|never|no longer|not allowed|mustn't|stopp?(?:ed)?"
+    family("diet", "profile", rf"\b(?:don't|do not|can't|cannot|won't|never|no longer|not allowed|mustn't|stopp?"
+        rf"(?:ed)?"
         rf"|quit|given up|gave up|giv(?:e|ing) up|cut(?:ting)? (?:out|down(?: on)?|back(?: on)?)|avoid(?:ing)?|off"
         rf"|swore off"
         rf"|without|no more|dropp?(?:ed|ing)?)\b (?:the |to |all |any |my |much |[a-z]+ly )*(?:eat(?:ing)?"
         rf" |drink(?:ing)? |touch(?:ing)? |have |having |do |stomach )*(?:the |any |raw |fresh |cooked"
         rf" )*(?P<object>{_FOOD})(?! (?:shop|plant|mug|machine|cup|farm|market|pan|jam))\b(?!\?)", whom="own",
         refuse=r"\b(?:you|run out|ran out|left|forgot|buy|need)\b"),
+    family("diet", "profile", r"\b(?:can't|cannot|can not|mustn't|not allowed to|not supposed to) (?:eat|drink"
+        r"|touch) (?:any )?(?P<object>(?!it\b|that\b"
+        r"|this\b|you\b|much\b|anything|everything|what|my|the (?:wheel|ground|sides)|another|more\b)[a-z]+(?:"
+        r" [a-z]+)?)", whom="own"),
     family("diet", "profile", rf"^(?:the |raw |all )*(?P<object>{_FOOD})(?:'s| is| are|'re) (?:\w+ )?(?:out|off(?:"
         rf" the)?"
         rf" ?(?:menu|limits|table|list|cards)?|a no(?:[- ]?go)?|banned|forbidden)\b", whom="anyone"),
     family("diet", "profile", rf"^no (?:more )?(?P<object>{_FOOD})\b.*\b(?:me|us|please|doctor|doc|house|diet)\b",
         whom="anyone"),
+    family("diet", "profile", rf"^(?:I|we)(?:'m|'re)? (?:only |just )?eat(?:ing)? (?:only "
+        rf"|just )?(?P<object>{_FOOD})\b(?: and {_FOOD})?"
+        r"(?:,| but not [a-z]+| (?:now|again|these days|once more))+", refuse=r"\b(?:dinner|lunch|breakfast)\b"),
     family("diet", "profile", r"\b(?:stopped|quit|gave up|given up|giving up|off) (?:the )?(?P<object>drink(?:ing)?"
         r"|smok(?:ing|es)|booze|cigarettes|cigs|vap(?:ing|es)|fags|alcohol)\b|\b(?:don't|do not|no longer)"
         r" (?P<about>drink|smoke|vape)\b(?! (?:coffee|tea|enough|much))", confidence=0.85),
@@ -223,9 +253,10 @@ HEALTH = (
         rf"|chang"
         rf"(?:ed)?|prescribed|given|having|have|need|use|using|carry|got|in|finished)\b.*?\b(?P<object>{_DRUG})\b",
         whom="own",
-        refuse=rf"\ballerg|{_NOT}"),
+        refuse=rf"\ballerg|{_NOT}|'ll\b|\b(?:will|could|should|let me|buy|pick up) (?:have|take|need|get|use|grab)?\b"),
     family("health", "profile", r"\b(?:diagnosed with|suffer(?:s|ing)? (?:from|with)|tested positive for|struggl\w+"
-        r" with|living with|treated for|recover\w+ from|prone to|in remission) (?P<object>(?!you|him|her|them|this"
+        r" with|living with(?! (?:my|our|the|an?|his|her|him|them|two|three|four|[A-Z]))|treated for|recover\w+"
+        r" from|prone to|in remission) (?P<object>(?!you|him|her|them|this"
         r"|that)[a-z][a-z' -]+)", whom="own"),
     family("health", "profile", rf"\b(?:hurt|broke|broken|injured|tore|torn|sprained|fractured|dislocated|pulled"
         rf"|twisted"
@@ -238,34 +269,51 @@ HEALTH = (
     family("health", "profile", rf"(?:^|, )(?:my|our|the)? ?(?:left |right |bad |lower |whole |poor"
         rf" )*(?P<object>{_BODY})(?:'s|'re)?"
         rf"\b(?: (?:is|are|was|has|have|really|still|a bit|completely|started|keeps?))*(?: \w+){{0,3}}? {_AILING}\b",
-        whom="anyone", refuse=r"\b(?:back (?:to|at|in|home|from|on)|you|your)\b|^back (?!is|'s)\w+ (?:to|from|in)\b"),
+        whom="anyone", refuse=r"\b(?:was|were) [a-z]+ing\b|\b(?:back (?:to|at|in|home|from|on)|you|your)\b|^back"
+            r" (?!is|'s)\w+ (?:to|from|in)\b"),
+    family("health", "profile", r"^my (?P<object>iron|blood sugars?|sugars?|vitamin [a-z]\d*|b12|ferritin|cholesterol"
+        r"|blood pressure|thyroid|platelets|blood count)(?: levels?)?(?:'s| is| are| was| were| came back) .*\b"
+        r"(?:low|high"
+        r"|up|down|floor|roof|off|sky)\b", whom="own"),
     family("health", "profile", rf"^(?:it's|it is|(?:they|the doctor|doc) (?:found|reckons?|says?) (?:it's|it is|I"
         rf" have))"
-        rf" (?:an? |my )?(?P<object>{_CONDITION})\b", whom="anyone"),
+        rf" (?:an? |my |the )?(?:[a-z]+ ){{0,2}}?(?P<object>{_CONDITION})\b", whom="anyone"),
     family("health", "profile", rf"(?<!no )(?<!any )\b(?P<object>{_CONDITION})\b", whom="own",
-        refuse=rf"{_NOT}|\b(?:article|book|film|research|charity|awareness|my job|work in|study|studies|paper|what is"
+        refuse=rf"{_NOT}|\b(?:is|are|'s|'re|was|has|have) (?:now |all |finally |completely )?(?:gone|better"
+            rf"|fine|cleared|healed|mended)\b|\boff (?:the |my )?crutches|\b(?:article|book|film|research"
+            rf"|charity|awareness|my job|work in|study|studies|paper|what is"
         r"|what's|do you)\b"),
     family("health", "profile", r"\bI(?:'ve|'m| have| am)? (?:been |now )?(?P<object>sober|clean|smoke[- ]free"
         r"|teetotal|in recovery|in remission|cancer[- ]free)\b"),
     family("health", "profile", r"\b(?P<object>(?:afraid|scared|terrified|petrified|frightened) of (?!the thought"
         r"|losing"
         r"|missing|what|how|you)[a-z]+|fear of [a-z]+|can't see without [a-z ]+|left[- ]handed|short[- ]sighted"
-        r"|hard of hearing|dizzy spells|wheelchair|prosthetic|crutches)\b", whom="own", refuse=_NOT),
+        r"|hard of hearing|dizzy spells|wheelchair|prosthetic|crutches)\b", whom="own", refuse=rf"{_NOT}"
+        rf"|\b(?:is|are|'s|'re|was|has|have) (?:now |all |finally |completely )?(?:gone|better|fine|cleared"
+        rf"|healed|mended)\b|\boff (?:the |my )?crutches"),
 )
 FAMILY = (
+    family("family:name", "profile", r"^(?:(?:my|our|the) )?(?:new |current )?(?P<about>boss|manager"
+        r"|line manager|supervisor"
+        r"|landlord|landlady|coach|trainer)(?:'s| is) (?:now )?(?:called |named |a (?:man|woman|guy|bloke) called )?"
+        r"(?P<object>(?-i:[A-Z])[a-z]+(?: (?:de |van )?(?-i:[A-Z])[a-z]+)?)\b", whom="anyone", confidence=0.85),
     family("pronouns", "profile", r"\b(?P<object>they/them|she/her|he/him|she/they|he/they|ze/zir)\b",
         whom="anyone", single=True),
     family("family:name", "profile", r"\bmy (?P<about>best friend|best mate|bestie|bff)(?:'s| is) (?:still |now"
         r" )?(?P<object>[a-z]{3,10})(?=$| (?:though|but|and|tho))", whom="own",
         refuse=r"\bis (?:still )?(?:mad|sad|sick|away|gone|here|there|not|the|moving|getting|so|too)\b"),
     family("relationship_status", "profile", rf"(?:\b(?:I|we)(?:'ve|'re|'m| have| are| am)?|^{NAME} and I|^(?:my|our)"
-        rf" \w+ and I) (?:\w+ )?(?P<object>split up|broke up|broken up|separated|(?:got |getting |been )?(?:engaged"
-        rf"|married|divorced)|got hitched|tied the knot|called it quits|moved in together|back together)\b(?!.*\?)",
+        rf" \w+ and I) (?:\w+ )?(?P<object>split up|broke up|broken up|parted(?: ways)?|separated|(?:got "
+        rf"|getting |been )?(?:engaged"
+        rf"|married|divorced)|got hitched|tied the knot|called it quits|moved in together|back together|no"
+        rf" longer together|not together any ?more)\b(?!.*\?)",
         whom="own", single=True, confidence=0.9),
     family("relationship_status", "profile", rf"\b(?:asked|told) (?P<object>{NAME}) to move out\b|\b(?:dumped|divorced"
         rf"|am seeing|'m seeing|met) (?P<about>{NAME})(?=$| (?:in|on|last|for|after|and))", whom="self",
         refuse=r"\b(?:met|left) .*\b(?:for (?:lunch|coffee|dinner|drinks)|at (?:the|work))\b", confidence=0.75),
-    family("relationship_status", "profile", r"\b(?:met|seeing|dating) (?P<object>someone|somebody)\b"),
+    family("relationship_status", "profile", r"\b(?:met|seeing|dating|going out with) (?P<object>someone|somebody|this"
+        r" (?:lady|girl|guy|man|woman|bloke|fella|lad)|an? (?:lovely |nice )?(?:girl|guy|man|woman|bloke|fella"
+        r"|lad|lady))\b"),
     family("pregnancy", "profile", r"\b(?:I|we)(?:'m|'re| am| are) (?:\w+ )?(?P<object>(?:pregnant|expecting(?!"
         r" (?:you|a"
         r" (?:call|parcel|delivery)|the|it|visitors|guests))|having (?:an? )?(?:baby|twins|boy|girl|child)))\b",
@@ -287,7 +335,8 @@ FAMILY = (
         whom="anyone",
         confidence=0.85),
     family("pet", "profile", rf"\b(?:{_ANIMAL})(?:'s)?\b.*?(?:,| is| was|'s)? (?:called|named|name is|name's)(?: now|"
-        rf" going to be)? (?P<object>[a-z]+)|\b(?:dog|cat|pup|puppy|kitten|pet)'s name (?:is|was|'s) (?P<about>[a-z]+)",
+        rf" going to be)? (?P<object>[a-z]+)|\b(?:dog|cat|pup|puppy|kitten|pet)'s name (?:is|was|'s) "
+        rf"(?P<about>[a-z]+)",
         whom="anyone", confidence=0.9),
     family("pet", "profile", rf"\b(?:adopt(?:ed|ing)?|get(?:ting)?|got|gotten|have|'ve|has|pick(?:ed|ing) up|bought"
         rf"|buying|rescu(?:ed|ing)|rehom(?:ed|ing)|foster(?:ed|ing)?|keep|own|inherited|took in|taken in|there's|'s"
@@ -298,6 +347,9 @@ FAMILY = (
         refuse=r"\b(?:call|look|work) like|\b(?:chicken|fish|duck|pig) (?:for|with|and)|\b(?:he|she|they|you)(?:'s|"
             r" has)"
         r"|\bsheep's|guess who|for (?:dinner|lunch|tea)"),
+    family("pet", "profile", rf"^(?:I|we)(?:'ve| have)(?: got)? [^.;]{{2,40}}\band (?P<object>(?:an?|two"
+        rf"|three) (?:[a-z]+ ){{0,2}}?"
+        rf"{_ANIMAL})$"),
     family("pet", "profile", rf"^(?P<object>{NAME})(?:'s| is) (?:my|our|a|an|the) (?:[a-z-]+ ){{0,3}}?{_ANIMAL}\b",
         whom="anyone"),
     family("family:called", "profile", r"\b(?:(?:her|his|its|their) name(?:'s| is| was)?|(?:she|he|it)(?:'s| is| was)"
@@ -318,7 +370,8 @@ FAMILY = (
         rf"|did|got|gets|will|would|can|keeps|wants|loves|hates|from|in|at|on|to|for|with|has|i|the|a|an|of|that|they"
         rf"|he"
         rf"|she|we|you|it|are|were|have|do|when|if|as|so|because|now|then|too|there|here|about|like|both|all|went|came"
-        rf"|made|told|gave|took|died|back|really|even|over|out|up)[a-z]{{2,9}})(?: (?:does|is|was|has|says|isn't|wasn't"
+        rf"|made|told|gave|took|died|back|really|even|over|out|up)[a-z]{{2,9}})(?: (?:does|is|was|has|says|isn't"
+        rf"|wasn't"
         rf"|can|got|who|and I|lives|works|makes|goes|won't|will|had|did|came|went|thinks|[a-z]{{3,}}s)\b|'s )",
         whom="own", refuse=rf"\b(?:my|our) (?:[a-z]+ )?{_KIN_MORE} (?:[a-z]+s|[a-z]+ed|[a-z]+ly|[a-z]+ing) ",
         confidence=0.85),
@@ -343,7 +396,8 @@ FAMILY = (
         rf"|does the|does a|married"
         rf"|engaged|divorced|diagnosed|swapped|chosen|doing (?:a|an|the|her|his)|made (?:it|the|a)|into [a-z]+"
         rf"|mad (?:about|on)|obsessed|scared|allergic|vegan|vegetarian|deaf|blind|called|named|rings?|(?:a )?retired"
-        rf"|screams|travelling|traveling|freelanc\w+|training|joining|signed|won\b|died|buried|arrived|has\b|gave birth"
+        rf"|screams|travelling|traveling|freelanc\w+|training|joining|signed|won\b|died|buried|arrived|has\b"
+        rf"|gave birth"
         rf"|adopted|wants to (?:be|become|study))\b", whom="own",
         refuse=r"\b(?:says|said|thinks|told|asked|you|your|lately|annoying|had a (?:laugh|go|nap|cry|fit)|at it"
             r" again)\b"
@@ -385,7 +439,8 @@ ARRIVALS = (
         single=True, refuse=r"\b(?:meeting|traffic|love|Starbucks|Tesco|Costa|the airport)\b", confidence=0.8),
 )
 PLACES = (
-    family("home", "profile", r"\b(?:liv(?:e|es|ed|ing)|based|settled|rent(?:ing|ed)?|stay(?:ing|ed)?|shar(?:e|ing) an?"
+    family("home", "profile", r"\b(?:liv(?:e|es|ed|ing)|based|settled|rent(?:ing|ed)?|stay(?:ing|ed)?|shar(?:e"
+        r"|ing) an?"
         r" (?:flat|house|place|room)|found (?:a|our|my) (?:\w+ )?(?:place|flat|house|home)|got (?:an? |our |my |the )?"
         r"(?:place|flat|house|studio|room|keys|bungalow|cottage)|(?:house|flat|apartment|place|bungalow|cottage|two-up"
         r" two-down|terrace|semi|studio|room)(?:'s| is)?)\b.*?\b(?:in|at|by|near|to|on|off) (?:the |a )?"
@@ -395,11 +450,21 @@ PLACES = (
         r"|studio|room|bungalow)\w+", confidence=0.85),
     family("home", "profile", r"^(?:I|we)(?:'m|'ve|'re| have| am| are| both)? (?:\w+ )?(?:liv(?:e|ed|ing)|based"
         r"|settled|moved|moving back"
-        r"|relocated|renting|staying|downsized) (?:here |back |over |up |down |out |across |together |now |just )*(?:to"
+        r"|relocated|renting|staying|downsized) (?:here |back |over |up |down |out |across |together |now |just "
+        r")*(?:to"
         r"|in|into|near|at|from|with) (?P<object>(?!it\b|that\b|the (?:moment|morning|end)|bed\b|time\b|a (?:while|bit"
         r"|week)|my (?:shell|head))[a-z0-9].+)", single=True, refuse=r"\b(?:hotel|airbnb)\b|\bmoved (?:to|on to)"
             r" (?:tears"
         r"|the next)|\bmoved (?:it|the date)", confidence=0.8),
+    family("home", "profile", r"^(?:I|we)(?:'ve| have)?(?: now| just| finally)*(?: got| taken| rented| found"
+        r"| took| rent)? (?:an? |the )"
+        r"(?:[a-z]+ ){0,2}(?P<object>(?:flat|house|houseboat|flatshare|box room|loft|annexe"
+        r"|bungalow|studio|apartment|place|room|cottage|bedsit|condo)\b.*\b(?:in|at|on|by|near|over|above|off"
+        r"|outside|with|overlooking|to|for)\b.*)", single=True,
+        refuse=r"\b(?:sold|holiday|for sale|viewing)\b"),
+    family("home", "profile", r"^(?:I|we)(?:'m|'re| am| are)? (?:now )?(?:rent(?:ing)?|shar(?:e|ing)|hous(?:e"
+        r"|ing)[- ]?sit(?:ting)?) (?:an? |the )"
+        r"(?:[a-z]+ ){0,2}(?P<object>(?:flat|house|houseshare|room|place|studio|apartment|cottage)\b.*)", single=True),
     family("home", "profile", r"^(?:I|we)(?:'ve)? (?P<object>live|sleep|stay) (?:\w+ )?(?:together|alone|downstairs"
         r"|upstairs"
         r"|by (?:myself|ourselves))\b.*", confidence=0.8),
@@ -416,7 +481,7 @@ PLACES = (
 )
 WORK = (
     family("occupation", "profile", rf"^(?:(?:just )?(?:an?|the) )?(?P<object>(?:[a-z-]+ ){{0,2}}?{OCCUPATION}) (?:at"
-        rf"|in"
+        rf"|in|since|as of"
         rf"|for|on|with)\b.*", whom="anyone", single=True, refuse=r"\b(?:need|good|great|best|any|some|my|your|their"
             r"|his"
         r"|her|is|was|said|says|called|for (?:a|the|my))\b|^(?:doctor|officer|coach|chef|nurse)$", confidence=0.8),
@@ -427,7 +492,8 @@ WORK = (
         rf"|deputy head|partner at [A-Z]\w+)\b", single=True,
         refuse=r"\b(?:need|see|seen|saw|want|wanted|call|called|with|met|know|asked|hired|book|to (?:the|my|a)"
             r" (?:doctor"
-        r"|dentist|physio|vet|nurse|manager)|found|from|for|by|like) (?:an? |the |my )?(?:\w+ ){0,2}?\w+|\bnot\b|\bmy"
+        r"|dentist|physio|vet|nurse|manager)|found|from|off|under|beside|for|by|like) (?:an? |the |my )?(?:\w+ "
+        r"){0,2}?\w+|\bnot\b|\bmy"
         r" (?:doctor|boss"
         r"|manager|physio|coach|dentist)\b", confidence=0.85),
     family("occupation", "profile", r"\b(?:they(?:'ve)?|boss|I've been|I was|I got|just been|been) (?:\w+ )?(?:made"
@@ -441,7 +507,8 @@ WORK = (
         r"|ing)|sell|"
         r"doing|fix|repair|supervis(?:e|ing)|clean|cook|nurse|farm|coach|lead|design|edit|bak(?:e|ing)|cut hair|do"
         r" hair|own)"
-        r" (?!it|that|this|the (?:car|bus|kids|dishes|washing|shopping|test)|my|me|him|her|them|well|good|ok|fine|great"
+        r" (?!it|that|this|the (?:car|bus|kids|dishes|washing|shopping|test)|my|me|him|her|them|well|good|ok"
+        r"|fine|great"
         r"|something|everything|things|a bit|a lot|to|better|into|out|late|past|errands)[a-z].*\b(?:for|at|in|out of"
         r"|normally"
         r"|haul|years?|company|outfit|firm|school|team|shop|store|department|children|kids|truck|lorry|bus|taxi|cab"
@@ -457,9 +524,13 @@ WORK = (
         r" ]at[- ]home"
         r"|packing (?:the|my|it) [a-z]+ in|a retired [a-z]+)\b", single=True, refuse=rf"{_NOT}|\bwant|\bhope"
             rf"|\bwhen\b"),
+    family("occupation", "profile", r"^(?:I|we)(?:'m| am)? (?:now |back )?(?:in|on|at) the (?P<object>(?:[a-z]+ "
+        r"){1,3}now (?:at"
+        r"|for|with|in) [A-Z].*)$", single=True),
     family("work_change", "profile", r"^(?:I|we)(?:'ve|'m|'re| have| am)? (?:just |also |finally |now |had to "
         r"|already )*"
-        r"(?P<object>(?:left|quit|leaving|quitting|resign(?:ed|ing)(?: from)?|handed (?:in )?my notice(?: in)?"
+        r"(?P<object>(?:left|quit|leaving|quitting|(?:gave|given|giving|put in|handed in) notice|resign(?:ed|ing"
+        r")(?: from)?|handed (?:in )?my notice(?: in)?"
         r"|handing (?:in"
         r" )?my notice(?: in)?|g[ai]ven? up|give up|packed in|applied (?:to|for)|got (?:a|the) (?:\w+ )?job|landed"
         r"|starting (?:at|as|a"
@@ -583,6 +654,20 @@ _FUTURE = (
     r"|deferred|moved|pushed|till|until"
     r"|off to|picking up|meeting|away|returning|back|taking)\b|'ll\b|'m\b|'re\b|'s\b)"
 )
+#: What happens to anybody on a day that is named.
+DATED = (
+    family("plan", "custom", rf"^(?=.*(?:\b{DATE}|\b(?:on|next|this|last|since|until|till|from|by) (?:the "
+        rf")?{DAYS}|\b(?:in|since|until|till|from|by|of|early"
+        rf"|late) (?:the end of )?{MONTH}\b|\b{DAYS} (?:the|week)\b|\b{DAYS} coming|\b\d{{1,2}}(?:st|nd|rd|th)\b"
+        rf"))(?=.*\b(?:is|are|was|were|has|had|have"
+        rf"|will|shall|goes?|going|[a-z]+ed|starts?|comes?|'ll|took|got|went|came|left|gave|made|met|began"
+        rf"|slipped|scoping|due)\b|.*'(?:s|re|ve|ll|m)\b)"
+        rf"(?P<object>.{{15,}})$", whom="anyone",
+        refuse=r"^(?:that|this|there|these|those|what|who|how|when|if|can't|the (?:film|match|shop|weather|news"
+            r"|bus))\b|\b(?:you|your|yours|weather|gorgeous"
+        r"|lovely|is (?:fine|good|ok|okay|great|perfect|best|free)|suits|works for|can do|would|could|might"
+        r"|thought|said|joke|episode|season \d)\b", confidence=0.75),
+)
 PLANS = (
     family("plan", "custom", rf"^(?=.*{_FUTURE})(?=.*(?:\b(?:on|at|in|from|this|next|by|until|till|til|for|before"
         rf"|starting|the)\b )?(?:{DATE}|{TIME}|\b(?:next"
@@ -679,4 +764,5 @@ FAMILIES = (
     *OWNS,
     *EVENTS,
     *TASTE,
+    *DATED,
 )

@@ -19,7 +19,8 @@ _CONTENT_CHARACTERS_MAX = 300
 
 #: What the assistant does. Without such a verb, 'always' does not address the assistant.
 _ACTS = (
-    r"(?:answer|reply|respond|write|speak|talk|explain|use|give|keep|call|address|include|add|cite|show|start|end|begin"
+    r"(?:answer|reply|respond|write|speak|talk|explain|use|give|keep|call|address|include|add|cite|show|start"
+    r"|end|begin"
     r"|finish|ask|check|confirm|format|translate|summari[sz]e|be|avoid|make|mention|apologi[sz]e|remind|stop)"
 )
 _ENGLISH = (

@@ -5,6 +5,7 @@ A refusal is None: the words after 'I love' are more often an aside ('how it tur
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 
@@ -115,7 +116,9 @@ _NOT_A_NAME = frozenset(
 _UNCLEAR_ZH = re.compile("[你您他她它]|这|那[个些种样么]|什么|怎么|哪|一下|东西|事情|不知道|为什么|一点$|[吗呢吧]$")
 _BAD_START_ZH = re.compile("的|了|过(?!敏)|到|在|是|有|上(?![海市证饶])|和(?!平|牛|果)|也|都|就|自己")
 _NOT_A_NAME_ZH = re.compile(
-    "[让叫带帮陪问催嫌骂说在是要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚]"
+    "[让叫带帮陪问催嫌骂说在是其出车要也都给来去今最刚已经那时候搬不会很天总想又还就没有过的了太每特真跟和一两早晚"
+    "租合伙做开学教考读买卖送吃喝住走跑打病班工下上转调退休辞职被把从到对能可应该什么啥谁怎自己人家里"
+    "喜欢讨厌爱怕觉得老是身体血压怀孕结婚离岁月号周]"
 )
 _NOTHING_ZH = re.compile(
     "(?:一?个)?(?:社团|兴趣班|班|课|团|队|项目)|吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊"
@@ -126,6 +129,8 @@ _NOT_A_PLACE_ZH = re.compile(
     "|外面|里面|路上|地铁|车上|店里|床上|网上|心里|手里|酒店|这"
     "|那|哪|旁边|对面|等|忙|想|看|做|开|写|吃|睡|加班|开会"
 )
+_UNDECIDED_ZH = re.compile("还?没(?:有)?(?:定(?!期)|想好|决定|确定|着落)")
+_PARTICLE_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|哈+)+$")
 _TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
 
 
@@ -135,16 +140,23 @@ def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
 
 
 def _clean_zh(raw: str, shape: Shape) -> str | None:
-    text = _TAIL_ZH.sub("", raw.strip(" ，。！!、~～\"'“”")).strip()
+    text = raw.strip(" ，。！!、~～\"'“”")
+    text = (_TAIL_ZH if shape not in ("rule", "rule_zh") else _PARTICLE_ZH).sub("", text).strip()
     if not text or _UNCLEAR_ZH.search(text if shape not in ("rule", "rule_zh") else ""):
         return None
+    if _UNDECIDED_ZH.search(text):
+        return None
     if shape in ("rule", "rule_zh"):
+        if "什么" in text or len(text) < 3 or text.endswith(("时", "时候")):
+            return None
         return re.sub("我们?", "本人", text)
     if shape not in ("plain", "kin_state", "habit", "occasion", "event_zh") and _BAD_START_ZH.match(text):
         return None
     if shape == "kin_name" and (_NOT_A_NAME_ZH.search(text) or len(text) < 2):
         return None
     if shape in ("list", "role", "plain") and _NOTHING_ZH.fullmatch(text):
+        return None
+    if shape == "role" and text.startswith("不"):
         return None
     if shape == "place" and _NOT_A_PLACE_ZH.search(text):
         return None
@@ -225,6 +237,10 @@ def _habit(text: str) -> str | None:
 
 
 def _rule(text: str) -> str | None:
+    if re.fullmatch(
+        r"(?:please |don't |do not |never |always |stop )*[a-z]+ (?:that|this|it|me|them)", text, re.IGNORECASE
+    ):
+        return None
     return text if len(text.split()) <= 20 and not re.search(r"\byourself\b", text, re.IGNORECASE) else None
 
 
@@ -240,9 +256,14 @@ def _place(text: str) -> str | None:
     return match[0].strip(" ,.") if match and match[0].split()[0] not in ("I", "I'm", "Mars") else None
 
 
+_TITLES = frozenset(("Mr", "Mrs", "Ms", "Dr", "Prof", "Sir", "Madam", "Miss"))
+
+
 def _name(text: str) -> str | None:
-    match = re.match(r"[A-Z][\w'’-]*(?: [A-Z][\w'’-]*){0,2}", text)
-    if match is None or match[0].split()[0].lower() in _NOT_A_NAME:
+    match = re.match(r"(?:(?:Mr|Mrs|Ms|Dr|Prof)\.? )?[A-Z][\w'’-]*(?: [A-Z][\w'’-]*){0,2}", text)
+    if match is None or (len(match[0]) > 3 and match[0].isupper()) or match[0].split()[0].lower() in _NOT_A_NAME:
+        return None
+    if match[0] in _TITLES or match[0].lower() in words.STOPWORDS:
         return None
     return match[0].removesuffix("'s")
 
@@ -317,6 +338,13 @@ _ITEM_TAIL_EN = re.compile(
     r"|,\s*(?:tell|so|but|please|which|who|that|it|I|and (?:I|it|my|that|so|the))\b.*$",
     re.IGNORECASE,
 )
+#: What follows the things says how much, not another thing: 'buckwheat, badly enough to carry a pen'.
+_DEGREE_EN = re.compile(
+    r"(?:so|very|really|quite|enough|extremely|highly|badly|severely|seriously|deathly|terribly|horribly"
+    r"|violently|mildly"
+    r"|slightly|to the point|both of|I|it)\b",
+    re.IGNORECASE,
+)
 
 
 def items(text: str, *, chinese: bool) -> list[str]:
@@ -325,7 +353,8 @@ def items(text: str, *, chinese: bool) -> list[str]:
         return parts(text, chinese=True)
     text = _ITEM_TAIL_EN.sub("", text)
     pieces = re.split(r",?\s+(?:and|or|nor|plus|as well as)\s+(?:to\s+)?|,\s+|\s*[&/]\s*", text)
-    return [re.sub(r"^(?:all |any |the |to |both |most )+", "", piece) for piece in pieces if piece]
+    named = itertools.takewhile(lambda piece: not _DEGREE_EN.match(piece), filter(None, pieces))
+    return [re.sub(r"^(?:all |any |the |to |both |most )+", "", piece) for piece in named]
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
@@ -421,11 +450,15 @@ _DAY_NAMES = dict(
     )
 )
 _DAY_EN = re.compile(r"\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b", re.IGNORECASE)
+_AS_EVER = re.compile(
+    r",?\s+(?:same\s+)?as (?:always|ever|usual|before)$|[，,]?(?:跟|和|像)?(?:以前|往常|之前)一样$", re.IGNORECASE
+)
 _ABOUT_RULE = re.compile(r"\b(meeting|call|email|message|appointment|reminder)s?\b|(会议?)|(电话)", re.IGNORECASE)
 
 
 def rule_slug(text: str) -> str:
     """Return the key of a rule: its subject without its polarity, so that its reversal has the same key."""
+    text = _AS_EVER.sub("", text)
     day = _DAY_EN.search(text)
     name = f"{day[1].lower()}day" if day else ""
     if day_zh := _DAY_ZH.search(text):

@@ -14,7 +14,7 @@ I_HAVE = (
     r"|I ~adopted|we ~adopted)"
 )
 COUNT = r"(?:an?|another|one|two|three|four|five|six|\d|some|twin)"
-NAME = r"[A-Z][\w'’-]*[a-z][\w'’-]*"
+NAME = r"(?![A-Za-z]+n['’]t\b)[A-Z][\w'’-]*[a-z][\w'’-]*"
 KIN_MODIFIER = (
     r"(?:older |younger |little |big |eldest |youngest |oldest |elder |middle |baby |twin |new |dear |late |first "
     r"|second )*"
@@ -32,11 +32,13 @@ KIN = (
 ANIMAL = (
     r"(?:dogs?|pupp(?:y|ies)|pups?|cats?|kittens?|kitt(?:y|ies)|rabbits?|bunn(?:y|ies)|hamsters?|guinea pigs?"
     r"|parrots?|parakeets?|turtles?|tortoises?|horses?|pon(?:y|ies)|goldfish|snakes?|lizards?|geckos?"
-    r"|ferrets?|spaniels?|terriers?|labradors?|retrievers?|poodles?|collies?|beagles?|corgis?|dachshunds?|tabb(?:y|ies)"
+    r"|ferrets?|spaniels?|terriers?|labradors?|retrievers?|poodles?|collies?|beagles?|corgis?|dachshunds?|tabb"
+    r"(?:y|ies)"
     r"|chickens?|budgies?|canar(?:y|ies)|axolotls?)"
 )
 OCCUPATION = (
     r"(?:[a-z-]+ ){0,3}?(?:[a-z]+(?:ologist|ician|ographer|wright)|engineer|nurse|teacher|developer|designer"
+    r"|supervisor|foreman|porter|(?:co-|half-|part-)?owner|vice[- ]principal"
     r"|doctor|lawyer|chef|baker|writer|author|artist|architect|accountant|programmer|professor|researcher"
     r"|scientist|dentist|pharmacist|therapist|counsell?or|social worker|journalist|editor|translator"
     r"|interpreter"
@@ -47,11 +49,13 @@ OCCUPATION = (
     r"|intern"
     r"|freelancer|entrepreneur|screenwriter|novelist|blogger|streamer|gamer|coach|trainer|tutor|surgeon"
     r"|midwife"
-    r"|soldier|veteran|team lead|tech lead|director|officer|assistant|clerk|technician|mechanic|electrician|welder|cook"
+    r"|soldier|veteran|team lead|tech lead|director|officer|assistant|clerk|technician|mechanic|electrician"
+    r"|welder|cook"
     r"|receptionist|secretary|paralegal|judge|solicitor|barrister|vet|optician|physio|physiotherapist|radiographer"
     r"|carer"
     r"|caregiver|nanny|au pair|childminder|postman|courier|priest|vicar|pastor|postdoc|lecturer|headteacher|principal"
-    r"|apprentice|trainee|founder|ceo|cto|producer|conductor|composer|builder|cleaner|baker|bookseller|jeweller|jeweler"
+    r"|apprentice|trainee|founder|ceo|cto|producer|conductor|composer|builder|cleaner|baker|bookseller|jeweller"
+    r"|jeweler"
     r"|administrator|specialist|operator|plasterer|roofer|joiner|mason|fisherman|sailor|cab(?:bie| driver)|instructor"
     r"|civil servant|diplomat|detective|dietitian|nutritionist|psychologist|osteopath|beekeeper|illustrator|animator"
     r"|housewife|homemaker|stay-at-home (?:mom|mum|dad|parent)|pensioner|single (?:mom|mum|dad|parent|mother|father))"
@@ -64,7 +68,9 @@ _NTH = r"\d{1,2}(?:st|nd|rd|th)?"
 #: A day of the calendar, with or without its month.
 DATE = (
     rf"(?:(?:the )?{_NTH}(?: of)? {MONTH}\b(?:,? \d{{4}})?|{MONTH} (?:the )?{_NTH}\b(?:,? \d{{4}})?"
-    r"|the \d{1,2}(?:st|nd|rd|th)(?: of the month)?|\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4})"
+    r"|the \d{1,2}(?:st|nd|rd|th)(?: of the month)?|(?:the |on the )(?:(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf"
+    r"|[a-z]+teen|twentie|thirtie)th|(?:twenty|thirty)[- ](?:first|second|third|[a-z]+th))(?: of [A-Z][a-z]+)?"
+    r"(?=[,.;!?]|$| at\b| with\b| of\b)|\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4})"
 )
 _SEASON = r"(?:spring|summer|fall|autumn|winter)"
 _NUMBER = r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|\d+|a few|a couple of|several|many)"
@@ -76,7 +82,8 @@ TIME = (
     r"|tomorrow(?: (?:morning|afternoon|evening|night))?|tonight"
     r"|(?:later )?(?:this|next|the coming|the following) (?:week|weekend|month|year|term|semester|quarter|school year|"
     rf"{MONTH}|{_SEASON})"
-    rf"|(?:in|by|until|till|from|around|at the (?:end|beginning|start) of|end of|early|mid|late|in early|in late|in"
+    rf"|(?:in|by|until|till|from|around|at the (?:end|beginning|start) of|(?:end|start|beginning|middle) of"
+    rf"|early|mid|late|in early|in late|in"
     rf" mid)[ -]"
     rf"(?:{MONTH}|(?:the )?{_SEASON}|20\d\d)(?: 20\d\d)?"
     rf"|(?:in|within) {_NUMBER} (?:days?|weeks?|months?|years?)(?:' time)?"
@@ -206,6 +213,15 @@ PLACES = (
         "place", 0.85, single=True),
 )
 WORK = (
+    english("occupation", "profile", r"I(?:'ll| will) ~be (?P<object>(?:an? |the )?(?:[a-z'-]+ ){1,3}(?:for|at"
+        r"|with) (?:the"
+        r" |an? |[A-Z])[^,]+?)(?:,.*| (?:from|starting|as of) .*)?$",
+        "will be {object}", "workplace", 0.85, single=True),
+    english("work_history", "profile", r"I ~(?P<object>(?:taught|nursed|drove|farmed|served|worked|ran|cooked"
+        r"|built) .*"
+        r"\b(?:for )?(?:(?:[a-z]+ty|[a-z]+teen|ten|five|six|seven|eight|nine|\d+)(?:[- ][a-z]+)? years|(?:all "
+        r")?my (?:whole "
+        r")?(?:working )?life)\b.*)", "{object}", "event", 0.85),
     english("occupation", "profile", rf"(?:I ~work|{I_AM} ~working) (?:as|like) (?P<object>an? .+)",
         "works as {object}", "role", 0.95, single=True),
     english("occupation", "profile", rf"I ~(?:start|begin|started|am starting) .*?\bas (?P<object>(?:an? |the"
@@ -216,7 +232,10 @@ WORK = (
         "is {object}", "workplace", 0.9, single=True),
     english("occupation", "profile", rf"{I_AM} ~(?P<object>(?:an? |the )(?:retired |former ){OCCUPATION})\b.*",
         "is {object}", "role", 0.9, single=True),
-    english("occupation", "profile", r"I ~(?:taught|teach) (?P<object>(?!you|him|her|them|myself|me)[a-z]+(?:"
+    english("occupation", "profile", r"I ~teach (?P<object>(?!you|him|her|them|myself|me|it\b)[a-z]+.*\b(?:at|in"
+        r"|to)\b (?!sing|swim|read|cook|drive).*)$",
+        "teaches {object}", "workplace", 0.85, single=True),
+    english("occupation", "profile", r"I ~teach (?P<object>(?!you|him|her|them|myself|me)[a-z]+(?:"
         r" [a-z]+){0,3}?)(?: (?:until|before|for|till) .*)?$",
         "teaches {object}", "role", 0.8, single=True),
     english("occupation", "profile", rf"{I_AM} ~doing (?P<object>(?!an? |the |my |some |this |it\b|well|fine|good"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
-from hippocampus.providers.local import patterns_en
+from hippocampus.providers.local import objects, patterns_en, patterns_zh
+from hippocampus.providers.local.sentences import Sentence
+from hippocampus.records import ExtractedFact
 from hippocampus.text import words
 
 _MENTION = re.compile(
@@ -13,6 +16,21 @@ _MENTION = re.compile(
     rf"|{patterns_en.ANIMAL})(?:s)?\b(?!['-])",
     re.IGNORECASE,
 )
+#: A relative or an animal, in a fact's text.
+WHO = rf"{patterns_en.KIN.replace('?P<about>', '?:')}|{patterns_en.ANIMAL}"
+_CALLED_EN = re.compile(
+    rf"\b(?P<who>{WHO})\b(?:[^,.;]{{0,30}}?)(?:,? (?:called|named) |'s name is | is called )(?P<name>[A-Z][a-z]+)"
+    rf"|\b(?P<kin>{WHO}),? (?P<apposed>[A-Z][a-z]+)\b"
+)
+_NO_NAME_ZH = "(?![在是当做叫今也都要给来去最刚已会很想有的其一不没说又还就过从跟和对])"
+_CALLED_ZH = re.compile(
+    "(?:叫|名为|起名)(?:做|作)?(?P<named>(?![我你他她它])[\u4e00-\u9fff]{1,3})(?=$|[，、的])"
+    f"|(?:{patterns_zh.KIN.replace('?P<about>', '?:')}|徒弟|师傅|朋友|同桌|同学){_NO_NAME_ZH}"
+    f"(?P<kin>[\u4e00-\u9fff]{{2}})"
+    "(?=$|[，在是做今上开读考去来摆刚最都会给])"
+)
+_SHE_ZH = re.compile("(?P<lead>(?:不过|而且|还有|然后|，)?)[他她](?!们)")
+_KIN_ZH = re.compile(f"我(?:的|家)?(?P<kin>{patterns_zh.KIN.replace('?P<about>', '?:')}|[妈爸姐哥弟妹](?!妈|爸|夫))")
 _ANIMAL = re.compile(rf"{patterns_en.ANIMAL}$", re.IGNORECASE)
 _THING = re.compile(r"\bthe (?P<who>cat|dog|puppy|kitten|rabbit|hamster|horse|parrot) thing\b", re.IGNORECASE)
 _PRONOUN = re.compile(
@@ -26,6 +44,9 @@ _NAMED = re.compile(
     r"|Sunday)[A-Z][a-z]+(?='s\b|[ ,?!.])|^(?!How|What|Who|Where|When|Why|Is|Are|Did|Do|Does|Has|Have|Can|Will|And|So"
     r"|Oh|The|Your|You|Which|That|This|It)[A-Z][a-z]+(?='s\b| still\b|\?| (?:ok|okay|well|home)\b)"
 )
+_ABOUT_THEM = re.compile(
+    r"^(?:\W*\w+\W+){0,6}(?:is|has|does|did|will|was|and|how's|where's) (?:she|he)\b[^?]*\?", re.IGNORECASE
+)
 _MALE = frozenset(
     words.listed(
         "husband boyfriend son brother father dad grandpa grandfather uncle nephew grandson stepson grandad granddad"
@@ -38,6 +59,17 @@ _FEMALE = frozenset(
         " stepmum stepmom gran nan nana mama girl mother-in-law sister-in-law daughter-in-law goddaughter"
     )
 )
+
+
+def of_facts(known: Iterable[ExtractedFact]) -> dict[str, People]:
+    """Return by speaker, '' for a user, whom the facts that hold name."""
+    by_speaker: dict[str, People] = {}
+    for fact in known:
+        value = fact.value if isinstance(fact.value, dict) else {}
+        text, subject = value.get("text"), str(value.get("subject", "user"))
+        if isinstance(text, str) and fact.key.partition(":")[0] != "name":
+            by_speaker.setdefault("" if subject == "user" else objects.slug(subject), People()).learn(text)
+    return by_speaker
 
 
 @dataclass(slots=True)
@@ -55,6 +87,8 @@ class People:
             before: the end of the turn before: 'How is Poppy?'
             author: whose turn begins; a question that names them speaks to them.
         """
+        if _ABOUT_THEM.search(before):
+            return  # it goes on about the same person
         self._last = ""
         self._asked = ""
         if "?" not in before:
@@ -65,6 +99,38 @@ class People:
             self._asked = named[-1]
             self._last = self._names.get(named[-1], "")
 
+    def continued(self, sentence: Sentence) -> Sentence:
+        """Return a Chinese sentence with the relative of the turn's last sentence for the 'she' that it begins"
+        " with."""
+        text = sentence.text
+        spoken = _SHE_ZH.match(text)
+        if spoken and self._last:
+            return replace(sentence, text=f"{spoken['lead']}我{self._last}{text[spoken.end() :]}")
+        if mentions := [match["kin"] for match in _KIN_ZH.finditer(text)]:
+            self._last = mentions[0] if len(set(mentions)) == 1 else ""
+        return sentence
+
+    def learn(self, text: str) -> None:
+        """Learn the names that a fact gives people and animals: 'has a dog named Rex', '养了一只猫，叫团子'."""
+        chinese = words.CJK_CHARACTER.search(text) is not None
+        if chinese:
+            for match in _CALLED_ZH.finditer(text):
+                self._names.setdefault(match["named"] or match["kin"], "")
+            return
+        for match in _CALLED_EN.finditer(text):
+            self._names.setdefault(match["name"] or match["apposed"], (match["who"] or match["kin"] or "").lower())
+
+    def named_at(self, clause: str) -> str:
+        """Return the known name that a clause begins with, or nothing."""
+        return next(
+            (
+                name
+                for name in self._names
+                if clause.startswith(name) and (not name.isascii() or not clause[len(name) : len(name) + 1].isalnum())
+            ),
+            "",
+        )
+
     def note(self, topic: str, about: str, name: str) -> None:
         """Note a relative's or an animal's name."""
         if topic == "family:name" and about and name.istitle():
@@ -73,7 +139,9 @@ class People:
     def resolve(self, clause: str) -> str:
         """Return an English clause with 'my husband' for a 'he' or a name that means him."""
         first = clause.split(" ", 1)[0].removesuffix("'s")
-        if first in self._names and not clause.startswith(("I ", "My ", "my ")):
+        if re.match(rf"{re.escape(first)} and I\b", clause):
+            return clause
+        if self._names.get(first) and not clause.startswith(("I ", "My ", "my ")):
             self._last = self._names[first]
             return re.sub(rf"^{re.escape(first)}", f"my {self._last}", clause, count=1)
         pronoun = _PRONOUN.match(clause)
@@ -85,6 +153,11 @@ class People:
         if mention := _THING.search(clause) or _MENTION.search(clause):
             self._last = mention["who"].lower()
         return clause
+
+    def mention(self, sentence: Sentence) -> None:
+        """Note whom an English sentence that states nothing mentions: 'My wife says no. She is a diplomat.'"""
+        if not sentence.is_cjk:
+            self.resolve(sentence.text)
 
     def _fits(self, word: str) -> bool:
         if word.startswith(("it", "they")):

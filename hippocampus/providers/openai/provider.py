@@ -24,6 +24,7 @@ from hippocampus.providers.generation import (
     strict_schema,
 )
 from hippocampus.providers.http_client import REPLY_BYTES_MAX, HttpConnection, JsonClient
+from hippocampus.providers.openai import tool_calls
 from hippocampus.providers.openai.answers import (
     check_prompt_was_read,
     first_choice,
@@ -32,6 +33,7 @@ from hippocampus.providers.openai.answers import (
     usage_of,
 )
 from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.providers.tool_calls import ModelStep, ToolSpec, Turn
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
 
 if TYPE_CHECKING:
@@ -148,6 +150,21 @@ class OpenAIGenerator(StructuredGenerator):
         answer = read_answer(reply, choice)
         check_prompt_was_read(self._client.who, [text for _, text in sent], answer.usage)
         return answer
+
+    async def converse(
+        self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
+    ) -> ModelStep:
+        """Return the model's next turn; see `hippocampus.providers.tool_calls.ToolModel`."""
+        features = await self._features.find(self._probe)
+        limit = self._output_tokens_max if tokens_max is None else min(tokens_max, self._output_tokens_max)
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": tool_calls.messages_of(turns, system),
+            "max_completion_tokens" if "max_completion_tokens" in features else "max_tokens": limit,
+        }
+        if tools:
+            body["tools"] = tool_calls.tools_of(tools)
+        return tool_calls.read_step(await self._caller.call("converse", lambda: self._send(body), usage_of))
 
     async def _probe(self, features: Features) -> object:
         body = self._probe_body(features)
