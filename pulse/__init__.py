@@ -10,15 +10,20 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pulse.actor import acting_as, current_actor
     from pulse.adk import PostgresArtifactService, PostgresSessionService
     from pulse.adk.agent import AdkAgent
+    from pulse.adk.toolset import RegistryToolset
     from pulse.agui.cursor import Cursor
     from pulse.agui.frames import Frame
     from pulse.api_keys import ApiKey, ApiKeyService, Grant, NewApiKey
     from pulse.artifacts import ArtifactKey, ArtifactStore, StoredArtifact
+    from pulse.audit import Act, AuditLog
+    from pulse.cells import Cells, part_of, parts_of
     from pulse.database import Connection, Pool, connect, create_pool
     from pulse.errors import (
         ApiKeyNotFoundError,
+        AppMovingError,
         ArtifactTooLargeError,
         ConcurrencyConflictError,
         DatabaseUnreachableError,
@@ -27,7 +32,9 @@ if TYPE_CHECKING:
         HistoryChangedError,
         InterruptOpenError,
         InvalidInputError,
+        PoolerError,
         PulseError,
+        RedactionChangedError,
         RunActiveError,
         RunConflictError,
         RunEndedError,
@@ -35,12 +42,15 @@ if TYPE_CHECKING:
         RunNotFoundError,
         RunPrunedError,
         SchemaError,
+        SecretRefusedError,
         SessionExistsError,
         SessionNotFoundError,
         StateTooLargeError,
         StreamLostError,
         StreamsClosedError,
         StreamTooLongError,
+        ToolNotFoundError,
+        WrongCellError,
     )
     from pulse.event_bridge import EventBridge
     from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
@@ -51,10 +61,13 @@ if TYPE_CHECKING:
     from pulse.pg_notify_listener import PgNotifyListener, Subscription
     from pulse.postgres.json_values import DELETED
     from pulse.postgres.statements import observe_statements
+    from pulse.redaction import Redactor, Secret, SecretRedactor, observe_redactions, use_redactor
     from pulse.runs.agents import Agent, AgentError, AgentRunner, RunContext, RunInput
     from pulse.runs.heartbeat import RunHeartbeat
     from pulse.runs.records import Run, RunLease, RunStatus, RunWritten
     from pulse.runs.service import RunService
+    from pulse.sandbox.records import Limits, SandboxRequest, SandboxResult
+    from pulse.sandbox.service import Sandbox, make_sandbox_backend
     from pulse.scopes import Scope
     from pulse.session_key import SessionKey
     from pulse.session_service import OpenSessionService
@@ -72,15 +85,23 @@ if TYPE_CHECKING:
     from pulse.streams.deltas import PgDeltaCarrier
     from pulse.streams.run_streams import RunStreams
     from pulse.streams.thread_streams import ThreadStreams
+    from pulse.telemetry import metrics_registry
     from pulse.threads import NewestRun, Thread, ThreadList
     from pulse.tickets import IssuedTicket, Ticket, TicketService
     from pulse.timeline import ConversationTimeline, TimelineItem, TimelineService
+    from pulse.tools.openapi import DocumentError
+    from pulse.tools.records import FrontendTool, Tool, ToolContext, ToolError, ToolExecution, ToolOutcome
+    from pulse.tools.registry import ToolRegistry
+    from pulse.tracing.manager import TracingManager, current_tracing
+    from pulse.tracing.spans import Span
+    from pulse.tracing.table import PostgresSpanExporter
 
 __all__ = [
     "DELETED",
     "MESSAGE_EVENT_TYPES",
     "PERSISTENT_EVENT_TYPES",
     "TIMELINE_EVENT_TYPES",
+    "Act",
     "AdkAgent",
     "Agent",
     "AgentError",
@@ -88,27 +109,33 @@ __all__ = [
     "ApiKey",
     "ApiKeyNotFoundError",
     "ApiKeyService",
+    "AppMovingError",
     "Appended",
     "ArtifactKey",
     "ArtifactStore",
     "ArtifactTooLargeError",
+    "AuditLog",
+    "Cells",
     "ConcurrencyConflictError",
     "Connection",
     "ConversationTimeline",
     "Cursor",
     "DatabaseUnreachableError",
+    "DocumentError",
     "Event",
     "EventActions",
     "EventBridge",
     "EventConflictError",
     "EventTooLargeError",
     "Frame",
+    "FrontendTool",
     "Grant",
     "GroupedState",
     "HistoryChangedError",
     "InterruptOpenError",
     "InvalidInputError",
     "IssuedTicket",
+    "Limits",
     "ListenerTiming",
     "LiveMessage",
     "LiveText",
@@ -119,9 +146,14 @@ __all__ = [
     "PgDeltaCarrier",
     "PgNotifyListener",
     "Pool",
+    "PoolerError",
     "PostgresArtifactService",
     "PostgresSessionService",
+    "PostgresSpanExporter",
     "PulseError",
+    "RedactionChangedError",
+    "Redactor",
+    "RegistryToolset",
     "RestoredState",
     "Run",
     "RunActiveError",
@@ -139,14 +171,21 @@ __all__ = [
     "RunStatus",
     "RunStreams",
     "RunWritten",
+    "Sandbox",
+    "SandboxRequest",
+    "SandboxResult",
     "SchemaError",
     "Scope",
+    "Secret",
+    "SecretRedactor",
+    "SecretRefusedError",
     "Session",
     "SessionExistsError",
     "SessionKey",
     "SessionNotFoundError",
     "SessionPage",
     "SharedStates",
+    "Span",
     "StateChange",
     "StateChanges",
     "StateDebugInfo",
@@ -168,28 +207,51 @@ __all__ = [
     "TicketService",
     "TimelineItem",
     "TimelineService",
+    "Tool",
+    "ToolContext",
+    "ToolError",
+    "ToolExecution",
+    "ToolNotFoundError",
+    "ToolOutcome",
+    "ToolRegistry",
+    "TracingManager",
+    "WrongCellError",
+    "acting_as",
     "connect",
     "create_pool",
+    "current_actor",
+    "current_tracing",
+    "make_sandbox_backend",
+    "metrics_registry",
+    "observe_redactions",
     "observe_statements",
+    "part_of",
+    "parts_of",
+    "use_redactor",
 ]
 
 #: The module of each public name.
 _PUBLIC: dict[str, str] = {
     name: module
     for module, names in {
+        "pulse.actor": "acting_as current_actor",
         "pulse.adk": "PostgresArtifactService PostgresSessionService",
         "pulse.adk.agent": "AdkAgent",
+        "pulse.adk.toolset": "RegistryToolset",
         "pulse.agui.cursor": "Cursor",
         "pulse.agui.frames": "Frame",
         "pulse.api_keys": "ApiKey ApiKeyService Grant NewApiKey",
         "pulse.artifacts": "ArtifactKey ArtifactStore StoredArtifact",
+        "pulse.cells": "Cells part_of parts_of",
+        "pulse.audit": "Act AuditLog",
         "pulse.database": "Connection Pool connect create_pool",
         "pulse.errors": (
-            "ApiKeyNotFoundError ArtifactTooLargeError ConcurrencyConflictError DatabaseUnreachableError "
-            "EventConflictError EventTooLargeError HistoryChangedError InterruptOpenError InvalidInputError PulseError "
-            "RunActiveError RunConflictError RunEndedError RunFencedError RunNotFoundError RunPrunedError "
-            "SchemaError SessionExistsError SessionNotFoundError StateTooLargeError StreamLostError "
-            "StreamTooLongError StreamsClosedError"
+            "ApiKeyNotFoundError AppMovingError ArtifactTooLargeError ConcurrencyConflictError "
+            "DatabaseUnreachableError EventConflictError EventTooLargeError HistoryChangedError "
+            "InterruptOpenError InvalidInputError PoolerError PulseError RedactionChangedError RunActiveError "
+            "RunConflictError RunEndedError RunFencedError RunNotFoundError RunPrunedError SchemaError "
+            "SecretRefusedError SessionExistsError SessionNotFoundError StateTooLargeError StreamLostError "
+            "StreamTooLongError StreamsClosedError ToolNotFoundError WrongCellError"
         ),
         "pulse.event_bridge": "EventBridge",
         "pulse.event_types": "MESSAGE_EVENT_TYPES PERSISTENT_EVENT_TYPES TIMELINE_EVENT_TYPES",
@@ -200,10 +262,13 @@ _PUBLIC: dict[str, str] = {
         "pulse.pg_notify_listener": "PgNotifyListener Subscription",
         "pulse.postgres.json_values": "DELETED",
         "pulse.postgres.statements": "observe_statements",
+        "pulse.redaction": "Redactor Secret SecretRedactor observe_redactions use_redactor",
         "pulse.runs.agents": "Agent AgentError AgentRunner RunContext RunInput",
         "pulse.runs.heartbeat": "RunHeartbeat",
         "pulse.runs.records": "Run RunLease RunStatus RunWritten",
         "pulse.runs.service": "RunService",
+        "pulse.sandbox.records": "Limits SandboxRequest SandboxResult",
+        "pulse.sandbox.service": "Sandbox make_sandbox_backend",
         "pulse.scopes": "Scope",
         "pulse.session_key": "SessionKey",
         "pulse.session_service": "OpenSessionService",
@@ -214,9 +279,16 @@ _PUBLIC: dict[str, str] = {
         "pulse.streams.deltas": "PgDeltaCarrier",
         "pulse.streams.run_streams": "RunStreams",
         "pulse.streams.thread_streams": "ThreadStreams",
+        "pulse.telemetry": "metrics_registry",
         "pulse.threads": "NewestRun Thread ThreadList",
         "pulse.tickets": "IssuedTicket Ticket TicketService",
         "pulse.timeline": "ConversationTimeline TimelineItem TimelineService",
+        "pulse.tracing.manager": "TracingManager current_tracing",
+        "pulse.tracing.spans": "Span",
+        "pulse.tracing.table": "PostgresSpanExporter",
+        "pulse.tools.openapi": "DocumentError",
+        "pulse.tools.records": "FrontendTool Tool ToolContext ToolError ToolExecution ToolOutcome",
+        "pulse.tools.registry": "ToolRegistry",
     }.items()
     for name in names.split()
 }

@@ -1,6 +1,7 @@
 -- Every statement about the keys of the HTTP API.
 
 -- name: create_api_key
+-- audited
 -- id, app or null for every app, name, roles, SHA-256 of the secret, seconds until it expires or null for never, user or
 -- null for every user
 INSERT INTO api_keys (id, app_name, name, roles, secret_hash, expires_at, user_id)
@@ -22,6 +23,7 @@ LIMIT $2
 SELECT id, app_name, user_id, name, roles, created_at, last_used_at, expires_at, revoked_at FROM api_keys WHERE id = $1
 
 -- name: revoke_api_key
+-- audited
 -- id; no row where there is none
 UPDATE api_keys SET revoked_at = coalesce(revoked_at, engine_now()) WHERE id = $1
 RETURNING id, app_name, user_id, name, roles, created_at, last_used_at, expires_at, revoked_at

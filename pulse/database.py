@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import asyncpg
+import structlog
 from asyncpg.transaction import Transaction
 from pgvector.asyncpg import register_vector
 
-from pulse.errors import DatabaseUnreachableError, InvalidInputError, SchemaError
+from pulse.counts import COUNTS
+from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, SchemaError
 from pulse.postgres import bounded_pool
 from pulse.postgres.bounded_pool import BoundedPool
+from pulse.postgres.hosts import Opener
 from pulse.postgres.statements import Statements
 
 #: A connection of `connect`.
@@ -26,14 +30,25 @@ Pool = bounded_pool.Pool
 SERVER_VERSION_NUM_MIN = 160000
 #: Of a schema's name, as of any name in PostgreSQL.
 SCHEMA_BYTES_MAX = 63
+_ADDRESS = re.compile(
+    r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?:(?P<user>[^:@/?]*)(?::[^@/?]*)?@)?"
+    r"(?P<hosts>(?:[^:@/?,\[\]]*|\[[^\]@/?]*\])(?::[0-9]+)?(?:,(?:[^:@/?,\[\]]*|\[[^\]@/?]*\])(?::[0-9]+)?)*)"
+    r"(?P<name>/[^@?]*)?(?:\?[^@]*)?"
+)
 # The defaults of asyncpg.create_pool: a connection is replaced after this many statements, and closed after being idle
 # for this long.
 _QUERIES_MAX = 50_000
 _IDLE_SECONDS_MAX = 300.0
+_STATEMENTS_KEPT = 100
+#: How often two connections are compared to prove that they share a backend.
+_POOLER_ROUNDS = 5
 #: What a statement may raise because of the database or the network. The last, raised when the connection drops between
 #: two messages of the protocol, is not a subclass of the driver's other errors.
 FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 _STATEMENTS = Statements("pulse", "database.sql")
+_STATE_NEAR_LIMIT = "HP095"
+_VECTOR_TYPES = ("vector", "halfvec", "sparsevec")
+_log = structlog.get_logger(__name__)
 #: How a lost server is noticed within half a minute: idle time and interval in seconds, probes; milliseconds until sent
 #: data must be acknowledged.
 _KEEPALIVES = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
@@ -70,10 +85,21 @@ class WatchedConnection(asyncpg.Connection):
     asyncpg sets no keepalives: a statement whose answer is lost would wait for ever.
     """
 
-    __slots__ = ()
+    __slots__ = ("is_pooled", "vector_types")
+
+    def _process_log_message(self, fields: dict[str, str], last_query: str) -> None:
+        """Count a state near its limit, which an append reports beside its result."""
+        if fields.get("C") == _STATE_NEAR_LIMIT:
+            COUNTS.states_near_limit += 1
+            _log.warning("state_near_limit", **_read_detail(fields.get("D", "{}")))
+        super()._process_log_message(fields, last_query)  # type: ignore[misc]  # asyncpg's own, without a stub
 
     def __init__(self, protocol: Any, transport: asyncio.Transport, *rest: Any) -> None:
         super().__init__(protocol, transport, *rest)
+        #: Whether it leads through a pooler; see `pulse.postgres.hosts`.
+        self.is_pooled = False
+        #: The types of pgvector, by name, as the database numbers them.
+        self.vector_types: dict[str, int] = {}
         endpoint = transport.get_extra_info("socket")
         if endpoint.family in (socket.AF_INET, socket.AF_INET6):
             endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -86,6 +112,20 @@ class WatchedConnection(asyncpg.Connection):
         """Close the connection; drop it if the server has not answered within `RELEASE_SECONDS_MAX`."""
         with contextlib.suppress(TimeoutError) if timeout is None else contextlib.nullcontext():
             await super().close(timeout=bounded_pool.RELEASE_SECONDS_MAX if timeout is None else timeout)
+
+    def keep_statements(self) -> None:
+        """Prepare each statement once, under a name: the session is this connection's own."""
+        # asyncpg decides this before it connects, when a pooler is not known yet.
+        driver: Any = self
+        driver._stmt_cache.set_max_size(_STATEMENTS_KEPT)
+        driver._stmt_cache_enabled = True
+
+    async def _introspect_type(self, typename: str, schema: str) -> Any:
+        """Return what asyncpg needs to know of a type; of pgvector's without asking for each."""
+        found = self.vector_types.get(typename)
+        if found is not None:
+            return {"oid": found, "elemtype": None, "kind": b"b"}
+        return await super()._introspect_type(typename, schema)  # type: ignore[misc]  # asyncpg's own, without a stub
 
     def transaction(
         self, *, isolation: Any = None, readonly: bool = False, deferrable: bool = False
@@ -118,7 +158,7 @@ async def create_pool(
     max_size: int = 10,
     idle_transaction_seconds_max: float | None = None,
     lock_seconds_max: float | None = None,
-) -> Pool:
+) -> BoundedPool:
     """Open a pool of ready connections: jsonb as Python values, json as raw text, vectors as `Vector`.
 
     Args:
@@ -135,65 +175,145 @@ async def create_pool(
     """
     address, home = read_address(dsn, schema)
     limits = {
-        "idle_in_transaction_session_timeout": idle_transaction_seconds_max,
-        "lock_timeout": lock_seconds_max,
+        name: str(round(seconds * 1000))
+        for name, seconds in (
+            ("idle_in_transaction_session_timeout", idle_transaction_seconds_max),
+            ("lock_timeout", lock_seconds_max),
+        )
+        if seconds is not None
     }
 
     async def prepare(connection: Connection) -> None:
-        await prepare_connection(connection)
-        for name, seconds in limits.items():
-            if seconds is not None:
-                await _STATEMENTS.execute(connection, "set_session_limit", name, str(round(seconds * 1000)))
+        await prepare_connection(connection, pool.opener.schema)
+        if limits and not is_pooled(connection):
+            for name, value in limits.items():
+                await _STATEMENTS.execute(connection, "set_session_limit", name, value)
 
+    pool = BoundedPool(
+        Opener(address, search_path(home), home),
+        min_size=min_size,
+        max_size=max_size,
+        max_queries=_QUERIES_MAX,
+        max_inactive_connection_lifetime=_IDLE_SECONDS_MAX,
+        loop=None,
+        init=prepare,
+        connection_class=PooledConnection,
+        record_class=asyncpg.Record,
+    )
     try:
-        return await BoundedPool(
-            address,
-            min_size=min_size,
-            max_size=max_size,
-            max_queries=_QUERIES_MAX,
-            max_inactive_connection_lifetime=_IDLE_SECONDS_MAX,
-            loop=None,
-            init=prepare,
-            connection_class=PooledConnection,
-            record_class=asyncpg.Record,
-            server_settings={"search_path": search_path(home), "application_name": "hippocampus"},
-        )
+        return await pool
     except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
 
 
-async def connect(dsn: str, *, schema: str | None = None, prepare: bool = True) -> Connection:
+def repoint(pool: BoundedPool, dsn: str, *, schema: str | None = None) -> None:
+    """Let a pool of `create_pool` connect elsewhere from now on; connections in use are closed when they come back.
+
+    Raises:
+        InvalidInputError: the schema; see `read_address`.
+    """
+    address, home = read_address(dsn, schema)
+    pool.redirect(Opener(address, search_path(home), home))
+
+
+async def connect(
+    dsn: str, *, schema: str | None = None, prepare: bool = True, needs_session: bool = False
+) -> Connection:
     """Open one connection like the pool's; without `prepare` the database needs no pgvector yet.
+
+    Args:
+        needs_session: for LISTEN or a session's lock, which a pooler in transaction mode breaks.
 
     Raises:
         DatabaseUnreachableError, InvalidInputError, SchemaError: as `create_pool`.
+        PoolerError: a session is needed, and the address leads through a pooler in transaction mode.
     """
     address, home = read_address(dsn, schema)
-    settings = {"search_path": search_path(home), "application_name": "hippocampus"}
+    opener = Opener(address, search_path(home), home)
     try:
-        connection = await asyncpg.connect(address, server_settings=settings, connection_class=WatchedConnection)
+        connection = await opener(connection_class=WatchedConnection)
     except CONNECT_ERRORS as error:
         raise unreachable(dsn, error) from error
     try:
         require_supported_server(server_version_num(connection))
         if prepare:
-            await prepare_connection(connection)
+            await prepare_connection(connection, home)
+        else:
+            await _recognise(connection, home)
+        if needs_session and is_pooled(connection):
+            await _require_session(connection, opener, dsn)
     except BaseException:
-        await connection.close()
+        connection.terminate()
         raise
     return connection
 
 
-async def prepare_connection(connection: Connection) -> None:
-    """Register the codecs on a new connection. `json` stays raw text: event bodies are opaque."""
+def is_pooled(connection: Any) -> bool:
+    """Whether a connection of this module leads through a pooler."""
+    return bool(connection.is_pooled)
+
+
+async def prepare_connection(connection: Connection, schema: str) -> None:
+    """Register the codecs on a new connection. `json` stays raw text: event bodies are opaque.
+
+    Raises:
+        SchemaError: the server is too old, the database has no pgvector, or a pooler leads to another schema.
+    """
     require_supported_server(server_version_num(connection))
-    home = await _STATEMENTS.fetchval(connection, "prepare_session")
-    if home is None:
+    vector_schema = await _recognise(connection, schema)
+    if vector_schema is None:
         raise SchemaError("This database has no pgvector yet. Run `hippocampus migrate`.")
-    await register_vector(connection, schema=home)
+    await register_vector(connection, schema=vector_schema)
     await connection.set_type_codec(
         "jsonb", schema="pg_catalog", encoder=_encode_jsonb, decoder=_decode_jsonb, format="binary"
     )
+
+
+async def _recognise(connection: Any, schema: str) -> str | None:
+    """Find out whether a new connection leads through a pooler; return the schema of pgvector, None without it.
+
+    Raises:
+        SchemaError: through a pooler, names are not looked up in `schema`.
+    """
+    row = await _STATEMENTS.fetchrow(connection, "begin_session", connection.get_server_pid())
+    assert row is not None  # noqa: S101 - one row without a table
+    connection.vector_types = {name: row[name] for name in _VECTOR_TYPES if row[name] is not None}
+    if row["is_direct"]:
+        connection.keep_statements()
+    else:
+        connection.is_pooled = True
+        if row["current_schema"] != schema:
+            name = search_path(schema)
+            raise SchemaError(
+                f"Through its connection pooler, this database looks names up in {row['current_schema']!r}, not in"
+                f" {schema!r}: the pooler does not pass search_path on. Run ALTER ROLE {search_path(row['user'])} IN"
+                f" DATABASE {search_path(row['database'])} SET search_path = {name}, and RECONNECT in the pooler's"
+                " console. If the schema does not exist yet, run `hippocampus migrate` first."
+            )
+    return row["vector_schema"]  # type: ignore[no-any-return]
+
+
+async def _require_session(connection: Connection, opener: Opener, dsn: str) -> None:
+    """Raise PoolerError if the pooler gives one backend to two connections that are both open.
+
+    In session mode each keeps its own. In transaction mode the second usually gets the one that the first has just
+    used; where other clients are faster, the first gets another one itself in a later round.
+    """
+    second = await opener(connection_class=WatchedConnection)
+    try:
+        first_seen: set[int] = set()
+        second_seen: set[int] = set()
+        for _ in range(_POOLER_ROUNDS):
+            first_seen.add(await _STATEMENTS.fetchval(connection, "backend"))
+            second_seen.add(await _STATEMENTS.fetchval(second, "backend"))
+    finally:
+        second.terminate()
+    if len(first_seen) > 1 or len(second_seen) > 1 or first_seen & second_seen:
+        raise PoolerError(
+            f"{describe(dsn)} leads through a connection pooler in transaction mode, which breaks LISTEN and session"
+            " locks. Set HIPPOCAMPUS_DIRECT_DATABASE_URL to the server's own address; DATABASE_URL may keep the"
+            " pooler's."
+        )
 
 
 def read_address(dsn: str, schema: str | None = None) -> tuple[str, str]:
@@ -260,14 +380,21 @@ def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
 
 
 def describe(dsn: str) -> str:
-    """Return a DSN for messages: without its password and its parameters."""
-    try:
-        parts = urlsplit(dsn)
-        port = f":{parts.port}" if parts.port else ""
-    except ValueError:
+    """Return a DSN for messages: its hosts, its user and its database, without its password and its parameters."""
+    found = _ADDRESS.fullmatch(dsn)
+    if found is None:
+        # Such as an address whose password has a character that must be quoted: no part of it is certainly not secret.
         return "the given address"
-    user = f"{parts.username}@" if parts.username else ""
-    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}" if parts.scheme else "the given address"
+    user, hosts, name = found["user"], found["hosts"], found["name"]
+    return f"{found['scheme']}://{f'{user}@' if user else ''}{hosts}{name or ''}"
+
+
+def _read_detail(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 # The binary form, one byte of version before the text: asyncpg takes no text codec inside a composite type.
@@ -283,8 +410,8 @@ def _decode_jsonb(stored: bytes) -> Any:
     return json.loads(stored[1:])
 
 
-#: Why a connection cannot be opened: refused, unknown host, time-out; a malformed DSN; wrong password or role; no such
-#: database; server starting up or shutting down; no connection left.
+#: Why a connection cannot be opened: refused, unknown host, time-out, no primary; a malformed DSN; wrong password or
+#: role; no such database; server starting up or shutting down; no connection left.
 CONNECT_ERRORS = (
     OSError,
     TimeoutError,
@@ -294,4 +421,5 @@ CONNECT_ERRORS = (
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
     asyncpg.ConnectionDoesNotExistError,
+    asyncpg.TargetServerAttributeNotMatched,
 )

@@ -3,16 +3,19 @@
     PulseError
     ├── InvalidInputError          an argument is invalid; fix the one that the message names (also a ValueError)
     │   ├── ArtifactTooLargeError  the file is over the policy's limit; raise it, or store the file elsewhere
+    │   ├── SecretRefusedError     the text holds a secret, and the app's policy refuses secrets; remove it
     │   ├── EventTooLargeError     the event is over the policy's limit; store the payload elsewhere, append a reference
     │   ├── StreamTooLongError     an open message is over the carrier's limit; end it and start another
     │   └── StateTooLargeError     the merged state would be over the policy's limit; remove keys or split it
     ├── SessionNotFoundError       no such session for this app and user (also a LookupError)
     ├── SessionExistsError         create_session with an id that is taken
     ├── ConcurrencyConflictError   the session changed since it was read; read it again, recompute, append again
+    ├── RedactionChangedError      the app's policy on secrets changed during the call; call again
     ├── StreamLostError            an open message's text so far is lost to its watchers; append the whole message
     ├── EventConflictError         the event id is taken by an event with other content; use a new id
     ├── RunNotFoundError           no such run for this app and user (also a LookupError)
     ├── ApiKeyNotFoundError        no key with this id (also a LookupError)
+    ├── ToolNotFoundError          no tool of this name in the app (also a LookupError)
     ├── HistoryChangedError        the client's conversation is not the session's; reload it, or start another thread
     ├── InterruptOpenError         the last run waits for answers; send them with the next one
     ├── RunActiveError             another run of the session is active; wait for its end or cancel it, then start again
@@ -21,6 +24,8 @@
     ├── RunPrunedError             the run's events were deleted; there is nothing to stream
     ├── StreamsClosedError         this process is stopping; reconnect with the id of the last frame
     ├── RunFencedError             another process owns the run; stop working on it
+    ├── AppMovingError             the app is being moved to another cell; retry in a moment
+    ├── WrongCellError             the app is served by another cell; the message names it
     ├── DatabaseUnreachableError   no server, no such database, wrong password (also a ConnectionError)
     └── SchemaError                the schema is missing, older or newer; the message names the command to run
 
@@ -42,6 +47,10 @@ class InvalidInputError(PulseError, ValueError):
 
 class EventTooLargeError(InvalidInputError):
     """The event's content and actions are over ``max_event_bytes``. Nothing was changed."""
+
+
+class SecretRefusedError(InvalidInputError):
+    """The text holds a secret, and the app's policy refuses secrets. Nothing was stored. Remove it and call again."""
 
 
 class ArtifactTooLargeError(InvalidInputError):
@@ -72,6 +81,10 @@ class EventConflictError(PulseError):
     """The event id belongs to a stored event with other content. Use a new id."""
 
 
+class RedactionChangedError(PulseError):
+    """The app's policy on secrets is another than the caller applied. Nothing was stored. Call again."""
+
+
 class StreamLostError(PulseError):
     """The text so far of an open message is lost to its watchers. Append the message when it is complete."""
 
@@ -90,6 +103,10 @@ class RunActiveError(PulseError):
 
 class ApiKeyNotFoundError(PulseError, LookupError):
     """There is no key with this id. List the keys to find it."""
+
+
+class ToolNotFoundError(PulseError, LookupError):
+    """The app has no tool of this name. List the tools to find it."""
 
 
 class HistoryChangedError(PulseError):
@@ -123,6 +140,19 @@ class DatabaseUnreachableError(PulseError, ConnectionError):
     """PostgreSQL could not be reached. Check that it runs, and check DATABASE_URL; then retry."""
 
 
+class PoolerError(PulseError):
+    """A connection that needs a session of its own leads through a pooler in transaction mode. The message says what
+    to set."""
+
+
+class AppMovingError(PulseError):
+    """The app is being moved to another cell. Nothing was changed. Retry in a moment: it is served there by then."""
+
+
+class WrongCellError(PulseError):
+    """The app is served by another cell. Nothing was changed. The message names the cell: call that one."""
+
+
 class SchemaError(PulseError):
     """The database's schema is missing, older or newer than this program. The message names the command."""
 
@@ -144,4 +174,7 @@ BY_SQLSTATE: Mapping[str, type[PulseError]] = {
     "HP030": StreamLostError,
     "HP031": StreamTooLongError,
     "HP060": RunActiveError,
+    "HP096": RedactionChangedError,
+    "HP091": AppMovingError,
+    "HP092": WrongCellError,
 }

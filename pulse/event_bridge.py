@@ -32,30 +32,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ag_ui.core import (
-    PROTOCOL_VERSION,
-    BaseEvent,
-    CustomEvent,
-    MessagesSnapshotEvent,
-    RawEvent,
-    RunErrorEvent,
-    RunFinishedCancelledOutcome,
-    RunFinishedEvent,
-    RunFinishedInterruptOutcome,
-    RunFinishedSuccessOutcome,
-    RunStartedEvent,
-    StateDeltaEvent,
-    StateSnapshotEvent,
-    StepFinishedEvent,
-    StepStartedEvent,
-    SubagentErrorEvent,
-    SubagentFinishedEvent,
-    SubagentStartedEvent,
-    ToolCallResultEvent,
-    ToolCallStartEvent,
-)
-
 from pulse.agui import messages, patches, wire
+from pulse.agui import types as agui
 from pulse.agui.cursor import OPEN_MAX, Cursor, Sent, StateMark, key_of, name_of
 from pulse.agui.frames import Audience, Frame
 from pulse.agui.interrupts import interrupts_of
@@ -217,7 +195,7 @@ class EventBridge:
             return []
         self._is_behind = False
         position = self._cursor(client.sequence, client.frames, client.open)
-        return [Frame(str(position), StateSnapshotEvent(snapshot=dict(self._state)))]
+        return [Frame(str(position), agui.StateSnapshotEvent(snapshot=dict(self._state)))]
 
     def share(self, latest: KnownState) -> list[Frame]:
         """Translate what other sessions changed in the user's and the app's state."""
@@ -227,7 +205,7 @@ class EventBridge:
         operations = self._take_shared(latest)
         if self._has is None or self.is_ended or not operations:
             return []
-        return [Frame(str(self.cursor), StateDeltaEvent.model_validate({"delta": operations}))]
+        return [Frame(str(self.cursor), agui.StateDeltaEvent.model_validate({"delta": operations}))]
 
     def _take_shared(self, latest: KnownState) -> list[dict[str, Any]]:
         """Take newer shared states, and return how the client's state changes."""
@@ -314,24 +292,24 @@ class EventBridge:
         if event.invocation_id == self._run_id:
             yield from self._translate_own(event, number)
         if self._is_single and not self.is_ended:
-            yield from self._finish(RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id))
+            yield from self._finish(agui.RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id))
 
     def _begin_run(self) -> Iterator[Frame]:
-        started = RunStartedEvent(
-            thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=PROTOCOL_VERSION
+        started = agui.RunStartedEvent(
+            thread_id=self._thread_id, run_id=self._shown_run_id, protocol_version=agui.PROTOCOL_VERSION
         )
         # Its cursor has no state: a client that resumes after it begins like a new one.
         has, self._has = self._has, None
         yield _frame(started)
         # Left out for clients that have it, but counted for all, so that a cursor means the same on every route.
-        yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=self._first - 1, audience=Audience.NEW)
+        yield Frame("", agui.MessagesSnapshotEvent(messages=[]), history_until=self._first - 1, audience=Audience.NEW)
         self._has = has
         operations = [] if self._latest is None else self._take_shared(self._latest)
         self._has = self._mark if has is None else self._has
         audience = Audience.ALL if self._latest is None else Audience.BEHIND
-        yield Frame("", StateSnapshotEvent(snapshot=dict(self._state)), audience=audience)
+        yield Frame("", agui.StateSnapshotEvent(snapshot=dict(self._state)), audience=audience)
         if operations:
-            changed = StateDeltaEvent.model_validate({"delta": operations})
+            changed = agui.StateDeltaEvent.model_validate({"delta": operations})
             yield Frame("", changed, audience=Audience.CURRENT)
 
     def _change_state(self, event: Event, number: int) -> Iterator[Frame]:
@@ -346,7 +324,7 @@ class EventBridge:
                 operations += patches.patch_of({key: value}, self._state)
             if position > known:
                 self._merge({key: value})
-        yield _frame(StateDeltaEvent.model_validate({"delta": operations}))
+        yield _frame(agui.StateDeltaEvent.model_validate({"delta": operations}))
 
     def _versions(self, key: str, event: Event, number: int, has: StateMark) -> tuple[int, int, int]:
         """Return which version of its scope a change made, which one is known here, and which one the client has.
@@ -372,7 +350,7 @@ class EventBridge:
     def _translate_own(self, event: Event, number: int) -> Iterator[Frame]:
         kind = event.event_type
         if number == self._first and (keys := event.actions.other.get(STATE_CONFLICT)) is not None:
-            yield _frame(CustomEvent(name=STATE_CONFLICT, value={"keys": escape_state(keys)}))
+            yield _frame(agui.CustomEvent(name=STATE_CONFLICT, value={"keys": escape_state(keys)}))
         if kind in ("user_message", "assistant_message", "message", "thought"):
             yield from self._message(event, number)
         elif kind == "act":
@@ -384,21 +362,21 @@ class EventBridge:
         elif kind in TERMINAL_EVENT_TYPES.values():
             yield from self._end(event)
         elif kind in _CUSTOM_TYPES:
-            yield _frame(CustomEvent(name=f"hippocampus:{kind}", value=escape_state(event.content)))
+            yield _frame(agui.CustomEvent(name=f"hippocampus:{kind}", value=escape_state(event.content)))
         elif (found := wire.in_its_own_terms(kind, event.content)) is not None:
             if self._tracks_subagent(found):
                 yield Frame("", found, legacy=wire.legacy_of(found))
         elif kind not in _SILENT_TYPES:
             raw = {"event_type": kind, "author": event.author, "content": event.content}
-            yield _frame(RawEvent(event=escape_state(raw), source="hippocampus"))
+            yield _frame(agui.RawEvent(event=escape_state(raw), source="hippocampus"))
 
-    def _tracks_subagent(self, event: BaseEvent) -> bool:
+    def _tracks_subagent(self, event: agui.BaseEvent) -> bool:
         """Record which subagents are at work; False for one that starts twice or ends without a start."""
-        if isinstance(event, SubagentStartedEvent):
+        if isinstance(event, agui.SubagentStartedEvent):
             is_new = event.subagent_run_id not in self._subagents
             self._subagents += [event.subagent_run_id] if is_new else []
             return is_new
-        if isinstance(event, SubagentFinishedEvent | SubagentErrorEvent):
+        if isinstance(event, agui.SubagentFinishedEvent | agui.SubagentErrorEvent):
             if event.subagent_run_id not in self._subagents:
                 return False
             self._subagents.remove(event.subagent_run_id)
@@ -429,12 +407,12 @@ class EventBridge:
         if not is_whole:
             yield from self._correct(number)
         elif has_media:
-            yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=number, for_input=own)
+            yield Frame("", agui.MessagesSnapshotEvent(messages=[]), history_until=number, for_input=own)
 
     def _correct(self, number: int) -> Iterator[Frame]:
         """Replace what was sent by everything that is stored; open messages are sent from their beginning again."""
         yield from self._close_messages()
-        yield Frame("", MessagesSnapshotEvent(messages=[]), history_until=number)
+        yield Frame("", agui.MessagesSnapshotEvent(messages=[]), history_until=number)
 
     def _call(self, event: Event, number: int) -> Iterator[Frame]:
         """Translate a stored call: whole, or what was not sent of it."""
@@ -444,10 +422,10 @@ class EventBridge:
         call = self._calls.call(event)
         sent = Sent("act") if opened is None else opened.sent
         is_whole = sent.begins(text) and not (opened and opened.is_torn)
-        events: list[BaseEvent] = []
+        events: list[agui.BaseEvent] = []
         if opened is None:
             parent, name = messages.message_id(event), messages.tool_name(event)
-            events.append(ToolCallStartEvent(tool_call_id=call, tool_call_name=name, parent_message_id=parent))
+            events.append(agui.ToolCallStartEvent(tool_call_id=call, tool_call_name=name, parent_message_id=parent))
         if opened is None or (is_whole and text[sent.length :]):
             events.append(wire.content(call, "act", text[sent.length :]))
         events += wire.close(call, "act", fields)
@@ -458,7 +436,7 @@ class EventBridge:
     def _result(self, event: Event) -> Iterator[Frame]:
         fields = messages.content_of(event)
         own = self._claim_id(event)
-        result = ToolCallResultEvent(
+        result = agui.ToolCallResultEvent(
             message_id=own,
             tool_call_id=self._calls.result(event),
             content=messages.tool_output(event),
@@ -472,43 +450,46 @@ class EventBridge:
         name = clean_text(str(named))
         if name in self._steps:
             self._steps.remove(name)
-            yield _frame(StepFinishedEvent(step_name=name))
+            yield _frame(agui.StepFinishedEvent(step_name=name))
         if event.event_type == "step_start":
             self._steps.append(name)
-            yield _frame(StepStartedEvent(step_name=name))
+            yield _frame(agui.StepStartedEvent(step_name=name))
 
     def _end(self, event: Event) -> Iterator[Frame]:
         content = messages.content_of(event)
         usage = wire.usage_of(content)
-        finished = RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, usage=usage)
+        finished = agui.RunFinishedEvent(thread_id=self._thread_id, run_id=self._shown_run_id, usage=usage)
         if event.event_type == "error":
             yield from self._finish(_run_error(content))
         elif event.event_type == "cancelled":
-            finished.outcome = RunFinishedCancelledOutcome(type="cancelled")
-            yield from self._finish(finished, RunErrorEvent(message="the run was cancelled", code="cancelled"))
+            finished.outcome = agui.RunFinishedCancelledOutcome(type="cancelled")
+            yield from self._finish(finished, agui.RunErrorEvent(message="the run was cancelled", code="cancelled"))
         else:
             result = content.get("result")
             finished.outcome = _outcome(result, self._calls.unanswered)
-            if result is not None and not isinstance(finished.outcome, RunFinishedInterruptOutcome):
+            if result is not None and not isinstance(finished.outcome, agui.RunFinishedInterruptOutcome):
                 finished.result = escape_state(result)
             # Clients before 1.0 refuse the field of pending calls, and do not know the usage.
-            waits = isinstance(finished.outcome, RunFinishedSuccessOutcome)
+            waits = isinstance(finished.outcome, agui.RunFinishedSuccessOutcome)
             outcome = None if waits else finished.outcome
             legacy = finished.model_copy(update={"outcome": outcome, "usage": None}) if waits or usage else None
             yield from self._finish(finished, legacy)
 
-    def _finish(self, last: BaseEvent, legacy: BaseEvent | None = None) -> Iterator[Frame]:
+    def _finish(self, last: agui.BaseEvent, legacy: agui.BaseEvent | None = None) -> Iterator[Frame]:
         """Close what is open, then send the last event."""
         if any(each.message_id is None for each in self._open.values()):
             # A message whose id is not known cannot be closed, and only an error may leave it open.
-            last, legacy = RunErrorEvent(message="a message was cut off; read the conversation again", code="cut"), None
+            last, legacy = (
+                agui.RunErrorEvent(message="a message was cut off; read the conversation again", code="cut"),
+                None,
+            )
         yield from self._close_messages()
         for subagent in reversed(self._subagents):
-            unfinished = SubagentErrorEvent(subagent_run_id=subagent, message="the run ended before it did")
+            unfinished = agui.SubagentErrorEvent(subagent_run_id=subagent, message="the run ended before it did")
             yield Frame("", unfinished, legacy=wire.legacy_of(unfinished))
         self._subagents.clear()
         for name in reversed(self._steps):
-            yield _frame(StepFinishedEvent(step_name=name))
+            yield _frame(agui.StepFinishedEvent(step_name=name))
         self._steps.clear()
         self.is_ended = True
         yield Frame("", last, is_terminal=True, legacy=legacy)
@@ -527,7 +508,7 @@ class EventBridge:
         return own
 
 
-def _frame(event: BaseEvent) -> Frame:
+def _frame(event: agui.BaseEvent) -> Frame:
     return Frame("", event)
 
 
@@ -537,19 +518,21 @@ def _of_scope(state: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
     }
 
 
-def _run_error(content: Mapping[str, Any]) -> RunErrorEvent:
+def _run_error(content: Mapping[str, Any]) -> agui.RunErrorEvent:
     message, code = content.get("message") or content.get("error"), content.get("code") or content.get("error_code")
-    return RunErrorEvent(
+    return agui.RunErrorEvent(
         message=clean_text(message) if isinstance(message, str) and message else "the run failed",
         code=clean_text(code) if isinstance(code, str) and code else None,
         usage=wire.usage_of(content),
     )
 
 
-def _outcome(result: Any, unanswered: list[str]) -> RunFinishedInterruptOutcome | RunFinishedSuccessOutcome | None:
+def _outcome(
+    result: Any, unanswered: list[str]
+) -> agui.RunFinishedInterruptOutcome | agui.RunFinishedSuccessOutcome | None:
     if interrupts := interrupts_of(result):
-        return RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
-    return RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=unanswered) if unanswered else None
+        return agui.RunFinishedInterruptOutcome(type="interrupt", interrupts=interrupts)
+    return agui.RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=unanswered) if unanswered else None
 
 
 def _millis(event: Event) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
+from pulse.counts import COUNTS
 from pulse.errors import InvalidInputError
 from pulse.event_types import DELTA_EVENT_TYPES
 from pulse.events import Appended, Event, EventActions, Role
@@ -17,6 +18,12 @@ from pulse.postgres.json_values import decode_body, encode_body, escape_state
 from pulse.scopes import split_delta
 
 ID_LENGTH_MAX = 512
+#: The key of an event's stored actions that holds its metadata; SQL reads it: see `message_metadata`.
+METADATA_KEY = "message_metadata"
+METADATA_RULE = (
+    "metadata are a JSON object without U+0000, lone surrogates, NaN, infinities and numbers that jsonb rewrites:"
+    " keep such values in the content"
+)
 
 
 class EventInput(NamedTuple):
@@ -34,6 +41,11 @@ class EventInput(NamedTuple):
     role: Role | None
     message: str | None
     occurred_at: datetime | None
+
+
+#: The fields that hold words of users; see `pulse.redaction.redact`.
+EventInput.REDACTED = ("session_delta", "user_delta", "app_delta", "message")  # type: ignore[attr-defined]
+EventInput.REDACTED_JSON = ("content", "actions")  # type: ignore[attr-defined]
 
 
 def check_event_id(event_id: str) -> str:
@@ -66,6 +78,12 @@ def event_input(event: Event, *, apply_state: bool = True) -> EventInput:
     delta = split_delta(event.actions.state_delta if apply_state else {})
     stored_delta = {key: value for key, value in event.actions.state_delta.items() if not key.startswith("temp:")}
     actions = {**event.actions.other, **({"state_delta": stored_delta} if stored_delta else {})}
+    if METADATA_KEY in actions:
+        raise InvalidInputError(f"actions.other has no key {METADATA_KEY!r}: give the event its metadata")
+    if event.metadata:
+        if not is_metadata(event.metadata):
+            raise InvalidInputError(METADATA_RULE)
+        actions[METADATA_KEY] = event.metadata
     return EventInput(
         event_id,
         event.author,
@@ -80,6 +98,15 @@ def event_input(event: Event, *, apply_state: bool = True) -> EventInput:
         text,
         event.occurred_at,
     )
+
+
+def is_metadata(value: Any) -> bool:
+    """Whether `jsonb` stores a value as it is, and it is an object.
+
+    Raises:
+        InvalidInputError: it is not JSON, or is nested more than 200 deep.
+    """
+    return isinstance(value, Mapping) and bool(escape_state(value, where="metadata") == value)
 
 
 def stored_keys(keys: Sequence[str] | None) -> tuple[list[str] | None, list[str] | None, list[str] | None]:
@@ -118,6 +145,7 @@ def read_event(
         event_type=event_type,
         invocation_id=invocation_id,
         content=decode_body(content),
+        metadata=other.pop(METADATA_KEY, {}),
         actions=EventActions(state_delta=other.pop("state_delta", {}), other=other),
         timestamp=occurred_at.timestamp(),
         sequence_num=sequence_num,
@@ -143,6 +171,7 @@ def read_event_to_deliver(columns: Sequence[Any]) -> Event:
 def read_appended(thread_id: uuid.UUID, events: Sequence[Event], rows: Iterable[asyncpg.Record]) -> Appended:
     """Return the outcome of an append from its rows, one for each event."""
     rows = list(rows)
+    COUNTS.events_appended += sum(row["appended"] for row in rows)
     stored = tuple(
         replace(
             event,

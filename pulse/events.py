@@ -45,6 +45,7 @@ class Event:
         event_type: by default ``user_message`` for the user, ``message`` for a tool, else ``assistant_message``.
         invocation_id: the run that made the event; '' for none.
         timestamp: when it happened, in seconds since 1970; None for the time of the append.
+        metadata: a JSON object that a search of turns and of the facts extracted from them can filter by.
         sequence_num: its position in the session, from 1 without gaps; None before it is appended.
         created_at: when it was recorded, by the database's clock; None before it is appended.
         shared_versions: of the user's and the app's state after it, where it changed them; only streams read them.
@@ -57,6 +58,7 @@ class Event:
     invocation_id: str = ""
     actions: EventActions = field(default_factory=EventActions)
     timestamp: float | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     sequence_num: int | None = None
     created_at: datetime | None = None
     shared_versions: tuple[int | None, int | None] = field(default=(None, None), repr=False, compare=False)

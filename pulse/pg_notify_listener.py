@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pulse.counts import COUNTS
 from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event
 from pulse.notify.connection import ListenerTiming, NotifyConnection, OnPayload
@@ -72,6 +73,7 @@ class PgNotifyListener:
         self._watched: WatchedKeys[uuid.UUID, Subscription] = WatchedKeys(
             "events", self._deliver, batch_length_max=_THREADS_AT_ONCE, poll_seconds=timing.poll_seconds
         )
+        self._notified: dict[uuid.UUID, int] = {}
         self._on_connect: list[Callable[[], None]] = [self._watched.mark_all]
         self._connection = NotifyConnection(dsn, self._channels, self._connected, schema=schema, timing=timing)
 
@@ -120,6 +122,8 @@ class PgNotifyListener:
     def remove(self, subscription: Subscription) -> None:
         """Drop a subscription; `Subscription.close` calls it."""
         self._watched.remove(subscription.thread_id, subscription)
+        if subscription.thread_id not in self._watched:
+            self._notified.pop(subscription.thread_id, None)
 
     def _connected(self) -> None:
         for on_connect in self._on_connect:
@@ -132,6 +136,7 @@ class PgNotifyListener:
             thread, number = uuid.UUID(newest["thread_id"]), int(newest["sequence_num"])
             if any(each.cursor < number for each in self._watched.watchers(thread)):
                 self._watched.mark(thread)
+                self._notified[thread] = number
 
     async def _deliver(self, threads: Sequence[uuid.UUID]) -> None:
         """Read what is new in these threads in one statement, and deliver it."""
@@ -143,8 +148,13 @@ class PgNotifyListener:
             self._pool, "new_events", list(read_after), list(read_after.values()), _EVENTS_AT_ONCE
         )
         found: dict[uuid.UUID, list[Event]] = {}
-        for thread, *columns in rows:
-            found.setdefault(thread, []).append(read_event_to_deliver(columns))
+        for thread, age_seconds, *columns in rows:
+            event = read_event_to_deliver(columns)
+            found.setdefault(thread, []).append(event)
+            if self._notified.get(thread) == event.sequence_num:
+                del self._notified[thread]
+                for observe in COUNTS.on_notified:
+                    observe(max(0.0, age_seconds))
         for thread, events in found.items():
             if len(events) == _EVENTS_AT_ONCE:
                 self._watched.mark(thread)

@@ -2,7 +2,7 @@
 
 -- name: new_events
 -- threads, the sequence number after which to read in each, at most this many of each
-SELECT w.thread_id, e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
+SELECT w.thread_id, extract(epoch FROM engine_now() - e.created_at)::double precision AS age_seconds, e.id, e.sequence_num, e.author, e.event_type, e.invocation_id, e.content::text, e.actions::text,
        e.occurred_at, e.created_at, e.user_version, e.app_version
 FROM unnest($1::uuid[], $2::bigint[]) AS w (thread_id, after_seq)
 CROSS JOIN LATERAL (

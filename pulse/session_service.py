@@ -22,6 +22,7 @@ from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.scopes import apply_delta, merge_state, split_delta
 from pulse.session_key import SessionKey
+from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -30,6 +31,8 @@ PAGE_SIZE_MAX = 1000
 BATCH_SIZE_MAX = 1000
 _NAME_LENGTH_MAX = 255
 _STATEMENTS = Statements("pulse", "sessions.sql")
+#: The statement that also hands the context of a span to the jobs.
+_TRACED = {"append_next_event": "append_next_event_traced", "append_events": "append_events_traced"}
 
 
 class OpenSessionService:
@@ -224,12 +227,24 @@ class OpenSessionService:
         key = SessionKey(app_name, user_id, session_id.strip())
         inputs = [event_input(event, apply_state=apply_state) for event in events]
         shared_versions = expected_user_version, expected_app_version
+        arguments: tuple[Any, ...]
         if len(inputs) == 1 and expected_version is not None and shared_versions == (None, None):
-            rows = await _STATEMENTS.fetch(self._pool, "append_next_event", *key, expected_version, inputs[0])
+            name, arguments = "append_next_event", (*key, expected_version, inputs[0])
         else:
-            rows = await _STATEMENTS.fetch(
-                self._pool, "append_events", *key, expected_version, inputs, *shared_versions
-            )
+            name, arguments = "append_events", (*key, expected_version, inputs, *shared_versions)
+        tracing = current_tracing()
+        if tracing.is_on:
+            with tracing.span(
+                "append",
+                kind="producer",
+                attributes={"hippocampus.events": len(inputs)},
+                app_name=app_name,
+                user_id=user_id,
+                session_id=key.session_id,
+            ) as span:
+                rows = await _STATEMENTS.fetch(self._pool, _TRACED[name], *arguments, span.traceparent)
+        else:
+            rows = await _STATEMENTS.fetch(self._pool, name, *arguments)
         outcome = read_appended(rows[0]["thread_id"], events, rows)
         if outcome.new_events:
             self._notifier.wake(outcome)

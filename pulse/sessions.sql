@@ -2,8 +2,9 @@
 
 -- name: create_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata
+-- redacts: $4, $5, $6, $7 of app $1; as $8
 SELECT thread_id, version, user_state, app_state, created_at, user_version, app_version
-FROM create_session($1, $2, $3, $4, $5, $6, $7)
+FROM create_session($1, $2, $3, $4, $5, $6, $7, p_redaction => $8)
 
 -- name: get_session
 -- app, user, session id, after this sequence number, at most this many newest events (null: all), keys of the session's,
@@ -46,13 +47,27 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 -- name: append_events
 -- app, user, session id, expected version or null, events, expected versions of the user's and the app's state or null;
 -- the notifier wakes the listeners afterwards
+-- redacts: $5 of app $1; as $8
 SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
-FROM append_events($1, $2, $3, $4, $5::event_input[], false, $6, $7)
+FROM append_events($1, $2, $3, $4, $5::event_input[], false, $6, $7, p_redaction => $8)
 
 -- name: append_next_event
 -- app, user, session id, its version, the event; the notifier wakes the listeners afterwards
+-- redacts: $5 of app $1; as $6
 SELECT sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
-FROM append_next_event($1, $2, $3, $4, $5::event_input, false)
+FROM append_next_event($1, $2, $3, $4, $5::event_input, false, p_redaction => $6)
+
+-- name: append_events_traced
+-- as append_events; then the context of a span, which the jobs carry
+-- redacts: $5 of app $1; as $9
+SELECT event_id, sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
+FROM append_events(with_traceparent($8, $1), $2, $3, $4, $5::event_input[], false, $6, $7, p_redaction => $9)
+
+-- name: append_next_event_traced
+-- as append_next_event; then as above
+-- redacts: $5 of app $1; as $7
+SELECT sequence_num, occurred_at, created_at, appended, thread_id, version, last_seq, user_version, app_version
+FROM append_next_event(with_traceparent($6, $1), $2, $3, $4, $5::event_input, false, p_redaction => $7)
 
 -- name: finalize_session
 -- app, user, session id

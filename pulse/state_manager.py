@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from pulse.counts import COUNTS
 from pulse.errors import ConcurrencyConflictError, InvalidInputError
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions, Session
@@ -108,6 +109,7 @@ class StateManager:
             try:
                 await self._sessions.append_event(session, event, guard_shared=True)
             except ConcurrencyConflictError:
+                COUNTS.conflict_retries += 1
                 await backoff.wait()
             else:
                 return session

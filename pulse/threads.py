@@ -58,19 +58,30 @@ class ThreadList:
         self._pool = pool
 
     async def list_threads(
-        self, app_name: str, user_id: str, *, limit: int = 100, after: tuple[datetime, uuid.UUID] | None = None
+        self,
+        app_name: str,
+        user_id: str,
+        *,
+        limit: int = 100,
+        after: tuple[datetime, uuid.UUID] | None = None,
+        contains: str = "",
+        session_id: str | None = None,
     ) -> Sequence[Thread]:
         """List a user's threads, the last changed first.
 
         Args:
             limit: 1 to 1,000 threads.
             after: `updated_at` and `id` of the last thread of the previous page.
+            contains: only threads whose session id contains this text, in upper or lower case.
+            session_id: only this one.
 
         Raises:
             InvalidInputError: the limit is not 1 to 1,000.
         """
         check_limit(limit, THREADS_MAX)
-        rows = await _STATEMENTS.fetch(self._pool, "list_threads", app_name, user_id, limit, *(after or (None, None)))
+        rows = await _STATEMENTS.fetch(
+            self._pool, "list_threads", app_name, user_id, limit, *(after or (None, None)), contains, session_id
+        )
         return [_read(row) for row in rows]
 
 

@@ -16,16 +16,20 @@ While a run of a session is in progress, another is refused: ADK reads a session
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
 from google.adk.agents import BaseAgent, LlmAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.run_config import RunConfig, StreamingMode  # type: ignore[attr-defined]  # as its own documents do
 from google.adk.apps import App
 from google.adk.artifacts import BaseArtifactService
 from google.adk.events import Event
 from google.adk.memory import BaseMemoryService
+from google.adk.models.llm_request import LlmRequest
+from google.adk.models.llm_response import LlmResponse
+from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import Runner
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.tool_context import ToolContext
@@ -152,15 +156,37 @@ class AdkAgent:
     def _runner(self, run: RunContext, sessions: RunSessions) -> Runner:
         """Return the runner of one run. Nothing in it outlives the run."""
         root = _with_tools(self._root, run.input.tools)
+        plugins: list[BasePlugin] = [] if run.before_model_call is None else [_ModelCalls(run.before_model_call)]
         services: dict[str, Any] = {
             "app_name": run.run.app_name,
             "session_service": sessions,
             "memory_service": self._memory,
             "artifact_service": self._artifacts,
         }
-        if self._app is None:
+        if self._app is None and not plugins:
             return Runner(agent=root, **services)
-        return Runner(app=self._app.model_copy(update={"root_agent": root}), **services)
+        # The services name the run's app: an App's own name has to be one that ADK takes, and is not used.
+        app = self._app or App(name="hippocampus", root_agent=root)
+        update = {"root_agent": root, "plugins": [*app.plugins, *plugins]}
+        return Runner(app=app.model_copy(update=update), **services)
+
+
+class _ModelCalls(BasePlugin):
+    """Asks before each call of a model; a refusal is the model's answer, which ends the run."""
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        super().__init__(name="hippocampus_model_calls")
+        self._ask = ask
+
+    @override
+    async def before_model_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest
+    ) -> LlmResponse | None:
+        try:
+            self._ask()
+        except AgentError as error:
+            return LlmResponse(error_code=error.code, error_message=str(error))
+        return None
 
 
 class _StreamedTexts:

@@ -12,16 +12,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, Final
 
 from google.adk.events import Event, EventActions
 from google.genai import types
 
+from pulse import collecting
 from pulse import events as engine
-from pulse.adk import collecting, pieces
+from pulse.adk import pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
 from pulse.adk.templates import Template
+from pulse.event_rows import METADATA_KEY, is_metadata
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
 from pulse.postgres.json_values import DELETED, MARK, clean_text, unescape
 
@@ -31,6 +33,7 @@ _TEXT = Template(types.Part(text=""))
 _CONTENT = Template(types.Content(role="", parts=[]))
 _ACTIONS = Template(EventActions(state_delta={}))
 _EVENT = Template(Event(id="-", author="-", timestamp=0.0))
+_CONTENT_KEYS: Final = {"role", "parts"}
 #: Fields that an event has even if they are empty.
 _EMPTY_ACTIONS = ("artifactDelta", "requestedAuthConfigs", "requestedToolConfirmations")
 
@@ -51,6 +54,7 @@ def to_engine(event: Event) -> engine.Event:
     author = clean_text(event.author)[:AUTHOR_LENGTH_MAX] or "unknown"
     invocation_id = clean_text(event.invocation_id)[:INVOCATION_LENGTH_MAX]
     text = engine.message_text(content)
+    metadata = fields.get("customMetadata") or {}
     return engine.Event(
         id=fields.pop("id"),
         author=author,
@@ -65,6 +69,8 @@ def to_engine(event: Event) -> engine.Event:
             },
         ),
         timestamp=event.timestamp,
+        # Also in the rest of the fields, exactly.
+        metadata=metadata if is_metadata(metadata) else {},
     )
 
 
@@ -113,8 +119,9 @@ def _from_row(
     event_id: str, author: str, invocation_id: str, seconds: float, content: Any, actions: dict[str, Any]
 ) -> Event:
     rest = actions.pop(REST, None)
+    metadata = actions.pop(METADATA_KEY, None)
     if rest is None:
-        return _from_elsewhere(event_id, author, invocation_id, seconds, content, actions)
+        return _from_elsewhere(event_id, author, invocation_id, seconds, content, actions, metadata)
     text = None if content is None else _text_alone(content)
     if text is not None and _is_plain(event_id, author, rest, actions):
         made = {"id": event_id, "author": author, "invocation_id": invocation_id, "timestamp": rest["timestamp"]}
@@ -128,30 +135,37 @@ def _from_row(
 def _is_plain(event_id: str, author: str, rest: dict[str, Any], actions: dict[str, Any]) -> bool:
     """Whether an event has no other fields than a message's, and its actions none but a change of the state."""
     return (
-        rest.keys() == {"timestamp"}
-        and isinstance(rest["timestamp"], float)
+        len(rest) == 1
+        and isinstance(rest.get("timestamp"), float)
         and bool(event_id and author)
-        and actions.keys() <= {"state_delta"}
-        and isinstance(actions.get("state_delta", {}), dict)
+        and (not actions or (len(actions) == 1 and isinstance(actions.get("state_delta"), dict)))
     )
 
 
 def _text_alone(content: Any) -> types.Content | None:
     """Return a content that has only text, the most frequent kind; None for any other."""
-    match content:
-        case {"role": str(role), "parts": [*parts], **rest} if not rest and all(map(_is_text, parts)):
-            return _CONTENT.make({"role": role, "parts": [_TEXT.make(part) for part in parts]})
-    return None
+    if not isinstance(content, dict) or content.keys() != _CONTENT_KEYS:
+        return None
+    role, parts = content["role"], content["parts"]
+    if not isinstance(role, str) or not isinstance(parts, list) or not all(map(_is_text, parts)):
+        return None
+    return _CONTENT.make({"role": role, "parts": list(map(_TEXT.make, parts))})
 
 
 def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.keys() == {"text"} and isinstance(part["text"], str)
+    return isinstance(part, dict) and len(part) == 1 and isinstance(part.get("text"), str)
 
 
 def _from_elsewhere(
-    event_id: str, author: str, invocation_id: str, seconds: float, content: Any, actions: dict[str, Any]
+    event_id: str,
+    author: str,
+    invocation_id: str,
+    seconds: float,
+    content: Any,
+    actions: dict[str, Any],
+    metadata: dict[str, Any] | None,
 ) -> Event:
-    """Return an event that was appended without ADK, with its text, call or result, and its state delta."""
+    """Return an event that was appended without ADK: its text, call or result, its state delta and its metadata."""
     parts = [types.Part.model_validate(part) for part in pieces.parts_of_elsewhere(content)]
     # In ADK a tool is never an author: the user answers a call, as with its own long-running tools.
     author = "user" if any(part.function_response for part in parts) else author
@@ -163,6 +177,7 @@ def _from_elsewhere(
         timestamp=float(seconds),
         content=types.Content(role=role, parts=parts) if parts else None,
         actions=EventActions(state_delta=_as_adk(actions.get("state_delta") or {})),
+        custom_metadata=metadata,
     )
 
 

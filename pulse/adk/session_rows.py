@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from google.adk.events import Event
 from google.adk.sessions import Session
 
-from pulse.adk import collecting
+from pulse import collecting
 from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import decode_body

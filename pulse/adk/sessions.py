@@ -27,6 +27,7 @@ from pulse.adk.markers import Marker
 from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
 from pulse.adk.usual_events import usual_input
+from pulse.counts import COUNTS
 from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
 from pulse.notify.notifier import Newest, Notifier
@@ -37,6 +38,7 @@ from pulse.postgres.statements import Statements
 from pulse.scopes import split_delta, without_deleted
 from pulse.session_key import SessionKey
 from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
+from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -56,6 +58,8 @@ _STALE = (
     " Nothing was stored."
 )
 _STATEMENTS = Statements("pulse.adk", "sessions.sql")
+#: The statement that also hands the context of a span to the jobs.
+_TRACED = {"append_adk_event": "append_adk_event_traced", "append_seen_event": "append_seen_event_traced"}
 _MISSING = (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.UndefinedColumnError)
 
 
@@ -272,16 +276,24 @@ class PostgresSessionService(BaseSessionService):
         self, pool: Pool, session: Session, event: EventInput, seconds: float, known: Marker | None
     ) -> session_rows.AppendedRow:
         key = SessionKey(session.app_name, session.user_id, session.id.strip())
+        arguments: tuple[Any, ...]
         if known is not None:
-            found = await _STATEMENTS.fetchrow(
-                pool, "append_adk_event", *key, known.version, event, known.thread, seconds
-            )
+            name, arguments = "append_adk_event", (*key, known.version, event, known.thread, seconds)
         else:
             seen = [each.id for each in session.events[-SEEN_IDS_MAX:]]
-            found = await _STATEMENTS.fetchrow(pool, "append_seen_event", *key, seen, event, seconds)
+            name, arguments = "append_seen_event", (*key, seen, event, seconds)
+        tracing = current_tracing()
+        if tracing.is_on:
+            with tracing.span(
+                "append", kind="producer", app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+            ) as span:
+                found = await _STATEMENTS.fetchrow(pool, _TRACED[name], *arguments, span.traceparent)
+        else:
+            found = await _STATEMENTS.fetchrow(pool, name, *arguments)
         assert found is not None  # noqa: S101  # the function returns its row or raises
         row = session_rows.AppendedRow(*found)
         if row.appended:
+            COUNTS.events_appended += 1
             newest = Newest(row.sequence_num, event.id, event.invocation_id, event.event_type)
             notifier = self._notifier(pool)
             notifier.announce(row.thread_id, newest)

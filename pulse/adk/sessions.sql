@@ -7,20 +7,35 @@ SELECT 'append_seen_event'::regproc
 -- name: create_adk_session
 -- app, user, session id, session state, user delta or null, app delta or null, metadata or null, time to live or null; an
 -- empty state of user or app is null
+-- redacts: $4, $5, $6, $7 of app $1; as $9
 SELECT thread_id, version, nullif(user_state, '{}')::text AS user_state, nullif(app_state, '{}')::text AS app_state,
        created_at
-FROM create_session($1, $2, $3, $4, $5, $6, coalesce($7, '{}'::jsonb), $8)
+FROM create_session($1, $2, $3, $4, $5, $6, coalesce($7, '{}'::jsonb), $8, $9)
 
 -- name: append_adk_event
 -- app, user, session id, its version, the event, its thread, the event's time in seconds; the notifier wakes the
 -- listeners afterwards
+-- redacts: $5 of app $1; as $8
 SELECT sequence_num, created_at, appended, thread_id, version, last_seq
-FROM append_next_event($1, $2, $3, $4, $5::event_input, false, $6, $7)
+FROM append_next_event($1, $2, $3, $4, $5::event_input, false, $6, $7, $8)
+
+-- name: append_adk_event_traced
+-- as append_adk_event; then the context of a span, which the jobs carry
+-- redacts: $5 of app $1; as $9
+SELECT sequence_num, created_at, appended, thread_id, version, last_seq
+FROM append_next_event(with_traceparent($8, $1), $2, $3, $4, $5::event_input, false, $6, $7, $9)
+
+-- name: append_seen_event_traced
+-- as append_seen_event; then as above
+-- redacts: $5 of app $1; as $8
+SELECT sequence_num, created_at, appended, thread_id, version, last_seq
+FROM append_seen_event(with_traceparent($7, $1), $2, $3, $4, $5, $6, $8)
 
 -- name: append_seen_event
 -- app, user, session id, ids of the newest events that were read, the event, its time in seconds
+-- redacts: $5 of app $1; as $7
 SELECT sequence_num, created_at, appended, thread_id, version, last_seq
-FROM append_seen_event($1, $2, $3, $4, $5, $6)
+FROM append_seen_event($1, $2, $3, $4, $5, $6, $7)
 
 -- name: get_adk_session
 -- app, user, session id, at most this many events of the newest times and all that share the last one's (0: none), not

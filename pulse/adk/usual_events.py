@@ -79,6 +79,7 @@ def _has_usual_columns(event: Event) -> bool:
         and type(actions.state_delta) is dict
         and all(isinstance(key, str) for key in actions.state_delta)
         and _has_usual_content(event)
+        and not event.custom_metadata
         and actions.model_fields_set <= _CHANGES
         and not (actions.artifact_delta or actions.requested_auth_configs or actions.requested_tool_confirmations)
         and 1 <= len(event.author) <= AUTHOR_LENGTH_MAX

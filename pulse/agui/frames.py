@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from ag_ui.core import BaseEvent
-from ag_ui.encoder import EventEncoder
+from pulse.agui import types as agui
 
-_ENCODER = EventEncoder()
+if TYPE_CHECKING:
+    from ag_ui.encoder import EventEncoder
+
 # Valid in JSON and in SSE, but clients that split lines as Unicode does would split the frame there.
 _LINE_ENDS = str.maketrans({"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"})
 
@@ -36,11 +39,11 @@ class Frame:
     """
 
     id: str
-    event: BaseEvent
+    event: agui.BaseEvent
     history_until: int | None = None
     for_input: str | None = None
     is_terminal: bool = False
-    legacy: BaseEvent | None = None
+    legacy: agui.BaseEvent | None = None
     audience: Audience = Audience.ALL
     _encoded: dict[bool, bytes] = field(default_factory=dict)
 
@@ -64,6 +67,13 @@ class Frame:
         return self._encoded[use_legacy]
 
 
-def encode(event: BaseEvent) -> bytes:
+def encode(event: agui.BaseEvent) -> bytes:
     """Return an event as ``data: {…}`` and a blank line, in UTF-8."""
-    return _ENCODER.encode(event).translate(_LINE_ENDS).encode()
+    return _encoder().encode(event).translate(_LINE_ENDS).encode()
+
+
+@functools.cache
+def _encoder() -> EventEncoder:
+    from ag_ui.encoder import EventEncoder
+
+    return EventEncoder()

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import jsonpatch
-from ag_ui.core import (
-    ActivityDeltaEvent,
-    ActivityMessage,
-    ActivitySnapshotEvent,
-    AssistantMessage,
-    ContentPart,
-    FunctionCall,
-    Message,
-    ReasoningMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-)
 from pydantic import TypeAdapter, ValidationError
 
 from pulse import message_parts
+from pulse.agui import types as agui
 from pulse.agui.wire import ERROR_KEY, PARTIAL_KEY, encrypted_value, in_its_own_terms, subagent_of
 from pulse.events import Event, message_text
 from pulse.postgres.json_values import clean_text, escape_state
@@ -32,7 +21,11 @@ from pulse.postgres.json_values import clean_text, escape_state
 MESSAGE_TYPES = frozenset(
     {"user_message", "assistant_message", "message", "thought", "act", "observe", "activity", "activity_delta"}
 )
-_PARTS: TypeAdapter[list[ContentPart]] = TypeAdapter(list[ContentPart])
+
+
+@functools.cache
+def _parts() -> TypeAdapter[list[agui.ContentPart]]:
+    return TypeAdapter(list[agui.ContentPart])
 
 
 def content_of(event: Event) -> Mapping[str, Any]:
@@ -126,7 +119,7 @@ class CallIds:
         return None
 
 
-def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Message]:
+def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[agui.Message]:
     """Return the messages of a thread's events, in order. A message whose id is taken gets its event's id.
 
     Args:
@@ -134,7 +127,7 @@ def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Messag
         is_cut: older events are left out, and therefore the results of their calls: no model accepts a result without
             its call.
     """
-    messages: dict[str, Message] = {}
+    messages: dict[str, agui.Message] = {}
     calls = CallIds()
     for event in events:
         if event.event_type == "act":
@@ -143,7 +136,7 @@ def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[Messag
             if is_cut and not calls.has_seen(event):
                 continue
             own = unique_id(event, messages)
-            messages[own] = ToolMessage(
+            messages[own] = agui.ToolMessage(
                 id=own, tool_call_id=calls.result(event), content=tool_output(event), **_marks(event)
             )
         elif event.event_type in ("activity", "activity_delta"):
@@ -159,11 +152,11 @@ def unique_id(event: Event, taken: Container[str]) -> str:
     return clean_text(event.id) if named in taken else named
 
 
-def parts_of(event: Event) -> list[ContentPart] | None:
+def parts_of(event: Event) -> list[agui.ContentPart] | None:
     """Return the parts of a message of the user, if one of them is not text."""
     shown = message_parts.parts_of(event.content) if event.role == "user" else []
     try:
-        return _PARTS.validate_python(escape_state(shown)) if shown else None
+        return _parts().validate_python(escape_state(shown)) if shown else None
     except ValidationError:
         return None
 
@@ -182,55 +175,55 @@ def _marks(event: Event) -> dict[str, Any]:
     }
 
 
-def _add_call(messages: dict[str, Message], event: Event, call_id: str) -> None:
+def _add_call(messages: dict[str, agui.Message], event: Event, call_id: str) -> None:
     """Add a call to its message, or to a new message."""
     marks = _marks(event)
-    call = ToolCall(
+    call = agui.ToolCall(
         id=call_id,
-        function=FunctionCall(name=tool_name(event), arguments=tool_input(event)),
+        function=agui.FunctionCall(name=tool_name(event), arguments=tool_input(event)),
         encrypted_value=encrypted_value(content_of(event)),
         metadata=marks.pop("metadata", None),
     )
-    carrier = messages.setdefault(message_id(event), AssistantMessage(id=message_id(event), **marks))
-    if isinstance(carrier, AssistantMessage):
+    carrier = messages.setdefault(message_id(event), agui.AssistantMessage(id=message_id(event), **marks))
+    if isinstance(carrier, agui.AssistantMessage):
         carrier.tool_calls = [*(carrier.tool_calls or ()), call]
 
 
-def _add_text(messages: dict[str, Message], event: Event, text: str) -> None:
+def _add_text(messages: dict[str, agui.Message], event: Event, text: str) -> None:
     parts = parts_of(event)
     if not text and parts is None:
         return
     carrier = messages.get(message_id(event))
     marks = _marks(event)
-    if isinstance(carrier, AssistantMessage) and carrier.content is None and event.role == "assistant":
+    if isinstance(carrier, agui.AssistantMessage) and carrier.content is None and event.role == "assistant":
         carrier.content = text
         for name, value in marks.items():
             setattr(carrier, name, value)
         return
     own = unique_id(event, messages)
     if event.event_type == "thought":
-        messages[own] = ReasoningMessage(id=own, content=text, **marks)
+        messages[own] = agui.ReasoningMessage(id=own, content=text, **marks)
     elif event.role == "user":
-        messages[own] = UserMessage(id=own, content=parts or text)
+        messages[own] = agui.UserMessage(id=own, content=parts or text)
     else:
-        messages[own] = AssistantMessage(id=own, content=text, **marks)
+        messages[own] = agui.AssistantMessage(id=own, content=text, **marks)
 
 
-def _add_activity(messages: dict[str, Message], event: Event) -> None:
+def _add_activity(messages: dict[str, agui.Message], event: Event) -> None:
     """Add an activity, or change one that is there."""
     found = in_its_own_terms(event.event_type, event.content)
-    if isinstance(found, ActivitySnapshotEvent):
+    if isinstance(found, agui.ActivitySnapshotEvent):
         before = messages.get(found.message_id)
-        if before is None or (isinstance(before, ActivityMessage) and found.replace is not False):
-            messages[found.message_id] = ActivityMessage(
+        if before is None or (isinstance(before, agui.ActivityMessage) and found.replace is not False):
+            messages[found.message_id] = agui.ActivityMessage(
                 id=found.message_id,
                 activity_type=found.activity_type,
                 content=found.content,
                 subagent_run_id=found.subagent_run_id,
             )
-    elif isinstance(found, ActivityDeltaEvent):
+    elif isinstance(found, agui.ActivityDeltaEvent):
         activity = messages.get(found.message_id)
-        if isinstance(activity, ActivityMessage):
+        if isinstance(activity, agui.ActivityMessage):
             patch = [each.model_dump(by_alias=True, exclude_unset=True, mode="json") for each in found.patch]
             # As clients do: a patch that does not fit changes nothing.
             with contextlib.suppress(jsonpatch.JsonPatchException, jsonpatch.JsonPointerException):

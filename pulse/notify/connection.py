@@ -4,7 +4,8 @@ A NOTIFY that is sent while no session listens is lost, and a connection that a 
 So the listening session is checked every few seconds. When it does not answer, or no longer listens on its channels, a
 new connection replaces it, and `on_connect` is called so that its users read what they missed.
 
-PgBouncer in transaction mode breaks LISTEN: the address must be the server's own.
+PgBouncer in transaction mode breaks LISTEN: the address must be the server's own. Of several hosts, and after a server
+became a standby, it is the primary that is listened to.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from pulse import database
-from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.errors import DatabaseUnreachableError, PoolerError, SchemaError
 from pulse.postgres.backoff import Backoff
 from pulse.postgres.statements import Statements
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 #: The payload of one notification.
 OnPayload = Callable[[str], None]
 
-_FAULTS = (DatabaseUnreachableError, SchemaError, *database.FAULTS)
+_FAULTS = (DatabaseUnreachableError, PoolerError, SchemaError, *database.FAULTS)
 _RETRY_SECONDS = 0.05
 _STATEMENTS = Statements("pulse.notify", "notify.sql")
 _log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ class ListenerTiming:
         retry_seconds_max: the longest wait before the next connection; waits grow and have full jitter.
     """
 
-    heartbeat_seconds: float = 3.0
+    heartbeat_seconds: float = 5.0
     answer_seconds: float = 3.0
     poll_seconds: float = 10.0
     retry_seconds_max: float = 5.0
@@ -112,7 +113,7 @@ class NotifyConnection:
     async def _listen_once(self) -> None:
         """Listen until the connection ends. Raises what ended it."""
         async with asyncio.timeout(self._timing.answer_seconds):
-            connection = await database.connect(self._dsn, schema=self._schema, prepare=False)
+            connection = await database.connect(self._dsn, schema=self._schema, prepare=False, needs_session=True)
         lost = asyncio.Event()
         try:
             connection.add_termination_listener(lambda _: lost.set())
@@ -140,8 +141,10 @@ class NotifyConnection:
             except TimeoutError:
                 pass
             async with asyncio.timeout(self._timing.answer_seconds):
-                channels = await _STATEMENTS.fetch(connection, "listening_channels")
-            if not self._channels.keys() <= {row["channel"] for row in channels}:
+                session = await _STATEMENTS.fetchrow(connection, "session")
+            if session is None or session["is_read_only"]:
+                raise ConnectionResetError("the listener's server accepts no writes, so that nothing is notified there")
+            if not self._channels.keys() <= set(session["channels"]):
                 raise ConnectionResetError("the listener's session no longer listens on its channels")
 
     def _receive(self, _connection: Any, _pid: int, channel: str, payload: object) -> None:

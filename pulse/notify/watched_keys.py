@@ -74,6 +74,8 @@ class WatchedKeys(Generic[Key, Watcher]):
 
     def add(self, key: Key, watcher: Watcher) -> None:
         """Watch a key."""
+        if not self._watchers:
+            self._work.set()  # Nothing was polled for.
         self._watchers.setdefault(key, {})[watcher] = None
 
     def remove(self, key: Key, watcher: Watcher) -> None:
@@ -123,7 +125,7 @@ class WatchedKeys(Generic[Key, Watcher]):
         backoff = Backoff(_RETRY_SECONDS, _RETRY_SECONDS_MAX, jitter=0.5)
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(poll_at):
+                async with asyncio.timeout_at(poll_at if self._watchers else None):
                     await self._work.wait()
             if self._poll_seconds is not None and poll_at is not None and now() >= poll_at:
                 self.mark_all()
@@ -133,6 +135,8 @@ class WatchedKeys(Generic[Key, Watcher]):
                 del self._marked[key]
             if not self._marked:
                 self._work.clear()
+            if not batch:
+                continue
             try:
                 await self.read(batch)
                 backoff.reset()

@@ -3,6 +3,15 @@
 A statement starts at a line ``-- name: list_sessions`` of a query file and ends at the next one. The comment lines
 below the name say what it takes and returns. A query file can be read, counted and explained as a whole.
 
+The line ``-- redacts: $4, $5 of app $1`` declares which arguments hold words of users: what they hold of secrets is
+masked or refused as the policy of that app says (`pulse.redaction`), on whatever way they come. With ``as $6`` the
+statement also gets, as its last argument, what was applied, and fails with `RedactionChangedError` if the policy says
+otherwise. Then the policy is read, and the statement run again; so an app's policy costs no round trip of its own. Any
+other statement has it read before. ``JSON $2`` is a JSON text, or a list of them.
+
+The line ``-- audited`` makes a statement a transaction in which `hippocampus.actor` is who acts (`pulse.actor`), as the
+triggers of the audit log note it.
+
 No other module catches `asyncpg.PostgresError` to turn it into an error class: a statement that runs outside of
 `Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`. The exception is a migration
 (`workers.migrate`), whose errors name the file that PostgreSQL refused.
@@ -14,14 +23,23 @@ import contextlib
 import functools
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 
-from pulse.errors import BY_SQLSTATE, InvalidInputError
+from pulse.actor import current_actor
+from pulse.counts import COUNTS
+from pulse.errors import (
+    BY_SQLSTATE,
+    ConcurrencyConflictError,
+    InvalidInputError,
+    RedactionChangedError,
+    SecretRefusedError,
+)
+from pulse.redaction import RedactionMode, redact
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -43,7 +61,40 @@ _PROGRAM_LIMIT_EXCEEDED = "54000"
 _UNSTORABLE = frozenset({"22003", "22021", "22P05"})
 _DRIVER_ARGUMENT = re.compile(r"invalid input for query argument (\$\d+)")
 _SERVER_ARGUMENT = re.compile(r"portal parameter (\$\d+)")
+_AUDITED = re.compile(r"^-- audited$", re.MULTILINE)
+_REDACTS = re.compile(
+    r"^-- redacts: (?P<json>JSON )?(?P<texts>\$\d+(?:, \$\d+)*) of app \$(?P<app>\d+)(?:; as \$(?P<mode>\d+))?$",
+    re.MULTILINE,
+)
+#: How often a policy may change during one statement.
+_REDACTIONS_MAX = 5
+#: How long a policy that was read holds for queries, in seconds.
+MODE_SECONDS = 5.0
+_READS_MAX = 10_000
 _observers: list[Observer] = []
+
+
+class Redacts(NamedTuple):
+    """Which arguments of a statement hold words of users, each by its position.
+
+    Attributes:
+        mode: the position of what was applied; None if the statement does not compare it with the policy.
+        is_json: they are JSON texts.
+    """
+
+    texts: frozenset[int]
+    app: int
+    mode: int | None
+    is_json: bool
+
+    def applied(self, arguments: Sequence[Any], mode: RedactionMode) -> Sequence[Any]:
+        """Return the arguments as the statement takes them."""
+        if mode != "off":
+            arguments = [
+                redact(each, mode, as_json=self.is_json) if place in self.texts else each
+                for place, each in enumerate(arguments)
+            ]
+        return arguments if self.mode is None else (*arguments, mode)
 
 
 class Statements:
@@ -53,7 +104,7 @@ class Statements:
     PostgreSQL cannot hold, and any other `asyncpg.PostgresError` unchanged. `timeout` is asyncpg's, in seconds.
     """
 
-    __slots__ = ("_errors", "_labels", "_texts")
+    __slots__ = ("_audited", "_errors", "_labels", "_redacted", "_texts")
 
     def __init__(
         self,
@@ -74,6 +125,8 @@ class Statements:
         stem = filename.removesuffix(".sql")
         self._labels = {name: f"{stem}.{name}" for name in self._texts}
         self._errors = errors
+        self._audited = frozenset(name for name, text in self._texts.items() if _AUDITED.search(text))
+        self._redacted = {name: rule for name, text in self._texts.items() if (rule := redacts(text)) is not None}
 
     def __getitem__(self, name: str) -> str:
         """Return the text of a statement."""
@@ -85,24 +138,40 @@ class Statements:
         self, db: Session, name: str, *arguments: Any, timeout: float | None = None
     ) -> Coroutine[Any, Any, list[asyncpg.Record]]:
         """Return the rows of a statement."""
+        if name in self._audited:
+            return self._acting(db, name, "fetch", arguments, timeout)
+        if name in self._redacted:
+            return self._redacting(db, name, db.fetch, arguments, timeout)
         return self._run(name, db.fetch(self._texts[name], *arguments, timeout=timeout))
 
     def fetchrow(
         self, db: Session, name: str, *arguments: Any, timeout: float | None = None
     ) -> Coroutine[Any, Any, asyncpg.Record | None]:
         """Return the first row of a statement, or None."""
+        if name in self._audited:
+            return self._acting(db, name, "fetchrow", arguments, timeout)
+        if name in self._redacted:
+            return self._redacting(db, name, db.fetchrow, arguments, timeout)
         return self._run(name, db.fetchrow(self._texts[name], *arguments, timeout=timeout))
 
     def fetchval(
         self, db: Session, name: str, *arguments: Any, timeout: float | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Return the first column of the first row of a statement, or None."""
+        if name in self._audited:
+            return self._acting(db, name, "fetchval", arguments, timeout)
+        if name in self._redacted:
+            return self._redacting(db, name, db.fetchval, arguments, timeout)
         return self._run(name, db.fetchval(self._texts[name], *arguments, timeout=timeout))
 
     def execute(
         self, db: Session, name: str, *arguments: Any, timeout: float | None = None
     ) -> Coroutine[Any, Any, str]:
         """Run a statement without rows and return its command tag."""
+        if name in self._audited:
+            return self._acting(db, name, "execute", arguments, timeout)
+        if name in self._redacted:
+            return self._redacting(db, name, db.execute, arguments, timeout)
         return self._run(name, db.execute(self._texts[name], *arguments, timeout=timeout))
 
     @contextlib.contextmanager
@@ -116,6 +185,46 @@ class Statements:
                 raise
             raise translated from error
 
+    async def _acting(
+        self, db: Session, name: str, method: str, arguments: Sequence[Any], seconds: float | None
+    ) -> Any:
+        """Run a statement in a transaction that knows who acts."""
+        async with contextlib.AsyncExitStack() as stack:
+            connection: Any = db
+            if hasattr(db, "acquire"):
+                connection = await stack.enter_async_context(db.acquire())
+            await stack.enter_async_context(connection.transaction())
+            await connection.execute(load_queries("pulse.postgres", "gateway.sql")["act_as"], current_actor())
+            return await self._run(name, getattr(connection, method)(self._texts[name], *arguments, timeout=seconds))
+
+    async def _redacting(
+        self, db: Session, name: str, execute: Callable[..., Any], arguments: Sequence[Any], seconds: float | None
+    ) -> Any:
+        """Run a statement whose arguments hold words of users."""
+        rule, text = self._redacted[name], self._texts[name]
+        app = arguments[rule.app]
+        known: dict[str, RedactionMode] | None = getattr(db, "redaction_modes", None)
+        if rule.mode is None or known is None:
+            # A statement that failed would end the caller's transaction.
+            mode = await redaction_mode(db, app)
+            return await self._run(name, execute(text, *rule.applied(arguments, mode), timeout=seconds))
+        for _ in range(_REDACTIONS_MAX):
+            applied = known.get(app, "off")
+            try:
+                return await self._run(name, execute(text, *rule.applied(arguments, applied), timeout=seconds))
+            except RedactionChangedError:
+                mode = await redaction_mode(db, app)
+            except SecretRefusedError:
+                mode = await redaction_mode(db, app)
+                if mode == applied:
+                    raise
+            known.pop(app, None)
+            if mode != "off":
+                known[app] = mode
+        raise RedactionChangedError(
+            f"the policy of app {app!r} on secrets changed {_REDACTIONS_MAX} times during one call: call again"
+        )
+
     async def _run(self, name: str, execution: Awaitable[Result]) -> Result:
         """Await an execution; report its duration and translate its error."""
         started = time.perf_counter()
@@ -128,6 +237,8 @@ class Statements:
             translated = translate(error, self._errors)
             if translated is error:
                 raise
+            if isinstance(translated, ConcurrencyConflictError):
+                COUNTS.version_conflicts += 1
             raise translated from error
         finally:
             if _observers:
@@ -178,6 +289,39 @@ def _refused_argument(error: asyncpg.PostgresError) -> str | None:
         if found is None and error.sqlstate not in _UNSTORABLE:
             return None
     return f"argument {found[1]}" if found else "one of the arguments"
+
+
+def redacts(text: str) -> Redacts | None:
+    """Return what a statement declares of its arguments; None if none holds words of users."""
+    found = _REDACTS.search(text)
+    if found is None:
+        return None
+    texts = frozenset(int(each) - 1 for each in re.findall(r"\d+", found["texts"]))
+    mode = None if found["mode"] is None else int(found["mode"]) - 1
+    return Redacts(texts, int(found["app"]) - 1, mode, found["json"] is not None)
+
+
+async def redaction_mode(db: Session, app_name: str) -> RedactionMode:
+    """Read what an app's policy does about secrets."""
+    mode: RedactionMode = await db.fetchval(load_queries("pulse.postgres", "gateway.sql")["redaction_mode"], app_name)
+    return mode
+
+
+async def without_secrets(pool: Pool, app_name: str, texts: Sequence[str]) -> list[str]:
+    """Return what may be sent to a model of texts that are not stored, such as queries: secrets are masked.
+
+    What the app's policy says was read within the last `MODE_SECONDS`.
+    """
+    read: dict[str, tuple[float, RedactionMode]] | None = getattr(pool, "redaction_reads", None)
+    now = time.monotonic()
+    at, mode = (read or {}).get(app_name, (-MODE_SECONDS, "off"))
+    if now - at >= MODE_SECONDS:
+        mode = await redaction_mode(pool, app_name)
+        if read is not None:
+            if len(read) >= _READS_MAX:
+                read.clear()
+            read[app_name] = now, mode
+    return list(texts) if mode == "off" else redact(list(texts), "mask")
 
 
 def observe_statements(observer: Observer) -> Callable[[], None]:

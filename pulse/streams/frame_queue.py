@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from typing import NamedTuple
 
@@ -18,13 +17,19 @@ class QueueBounds(NamedTuple):
 
 
 class FrameQueue:
-    """Frames in order, and a wait for the next ones."""
+    """Frames in order, and a wait for the next ones.
+
+    A wait costs a future: thousands of clients wait again for each event. The timer of the wait before is left to run,
+    and is set anew only when it fires too early.
+    """
 
     def __init__(self, bounds: QueueBounds) -> None:
         self._bounds = bounds
         self._frames: deque[Frame] = deque()
         self._bytes = 0
-        self._ready = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
 
     def __bool__(self) -> bool:
         return bool(self._frames)
@@ -37,12 +42,13 @@ class FrameQueue:
             return False
         self._frames.append(frame)
         self._bytes += size
-        self._ready.set()
+        self._end_wait()
         return True
 
     def wake(self) -> None:
         """End a wait without a frame."""
-        self._ready.set()
+        self._end_wait()
+        self._stop_timer()
 
     def drain(self) -> list[Frame]:
         """Return every frame, and leave none."""
@@ -52,9 +58,38 @@ class FrameQueue:
         return frames
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Return when there is a frame, after `wake`, or after the timeout."""
-        if not self._frames:
-            self._ready.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_seconds):
-                    await self._ready.wait()
+        """Return when there is a frame, after `wake`, or after the timeout. One task waits at a time."""
+        if self._frames:
+            return
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.time() + timeout_seconds
+        if self._timer is not None and self._timer.when() > self._deadline:
+            self._stop_timer()
+        if self._timer is None:
+            self._timer = loop.call_at(self._deadline, self._time_out, loop)
+        self._waiting = loop.create_future()
+        try:
+            await self._waiting
+        except BaseException:
+            self._stop_timer()
+            raise
+        finally:
+            self._waiting = None
+
+    def _end_wait(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _time_out(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
+        if self._waiting is None:
+            return
+        if loop.time() < self._deadline:
+            self._timer = loop.call_at(self._deadline, self._time_out, loop)
+        else:
+            self._end_wait()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

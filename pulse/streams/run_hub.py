@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import enum
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
-from ag_ui.core import RunErrorEvent
 
+from pulse.agui import types as agui
 from pulse.agui import wire
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
@@ -49,7 +49,7 @@ FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
 def farewell(cut: Cut) -> Frame:
     """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may go on."""
     message = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
-    return Frame("", RunErrorEvent(message=message, code=FAREWELL_CODES[cut]), is_terminal=True)
+    return Frame("", agui.RunErrorEvent(message=message, code=FAREWELL_CODES[cut]), is_terminal=True)
 
 
 class StreamCutError(Exception):
@@ -350,7 +350,7 @@ class RunFollower:
         while bridge.sequence < max(self._hub.bridge.sequence, self._until) and not bridge.is_ended:
             events = await self._reader.events(self._run.thread_id, bridge.sequence)
             frames = [frame for event in events for frame in self._replay(bridge, event)]
-            if frames := self._unknown(frames):
+            if frames := list(self._unknown(frames)):
                 self._is_over = self._is_over or bridge.is_ended
                 return self._after_resumption(frames)
             if not events:
@@ -385,7 +385,7 @@ class RunFollower:
             await self._queue.wait(timeout_seconds)
         return self._queue.drain()
 
-    def _add(self, frames: Iterable[Frame]) -> None:
+    def _add(self, frames: Sequence[Frame]) -> None:
         for frame in self._unknown(frames):
             if not self._queue.add(frame):
                 self._on_slow()
@@ -393,12 +393,14 @@ class RunFollower:
                 return
             self._is_over = self._is_over or frame.is_terminal
 
-    def _unknown(self, frames: Iterable[Frame]) -> list[Frame]:
+    def _unknown(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Leave out the user messages that this client sent itself, and the history that it has.
 
         The frame before an omitted one takes its cursor: a client that reconnects with it, by any route, is not sent
         the message that it has.
         """
+        if not self._known_inputs:
+            return frames
         unknown: list[Frame] = []
         for frame in frames:
             if frame.for_input is None or frame.for_input not in self._known_inputs:

@@ -6,8 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING
 
-from ag_ui.core import MessagesSnapshotEvent
-
+from pulse.agui import types as agui
 from pulse.agui.cursor import StateMark
 from pulse.agui.frames import Frame
 from pulse.agui.messages import MESSAGE_TYPES, messages_of
@@ -62,7 +61,7 @@ class RunReader:
 
         The metadata of a snapshot that leaves out older messages state where those end.
         """
-        if frame.history_until is None or not isinstance(frame.event, MessagesSnapshotEvent):
+        if frame.history_until is None or not isinstance(frame.event, agui.MessagesSnapshotEvent):
             return
         async with self._slots:
             rows = await _STATEMENTS.fetch(

@@ -6,8 +6,7 @@ import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
-from ag_ui.core import RawEvent
-
+from pulse.agui import types as agui
 from pulse.agui.frames import Frame
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.postgres.statements import Statements
@@ -38,5 +37,5 @@ class StreamTests:
         with contextlib.suppress(ValueError, AttributeError):
             test: dict[str, Any] = json.loads(payload)
             # Without an id: it has no position in the stream, and no client resumes from it.
-            frame = Frame("", RawEvent(event=test, source="hippocampus:test"))
+            frame = Frame("", agui.RawEvent(event=test, source="hippocampus:test"))
             self._streams.send(test.get("thread_id"), test.get("run_id"), frame)

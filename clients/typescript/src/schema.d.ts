@@ -626,7 +626,7 @@ export interface paths {
         put?: never;
         /**
          * Search the memory
-         * @description Find the best matches among memories, facts and turns, and explain each.
+         * @description Find the best matches among memories, facts and turns, and say why each matched.
          *
          *     Needs a key with the role `read`.
          */
@@ -913,6 +913,206 @@ export interface paths {
          *     Needs a key with the role `read`.
          */
         post: operations["ask_v1_apps__app_name__users__user_id__ask_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/corpora": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List corpora
+         * @description List corpora by their names.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_corpora_v1_apps__app_name__corpora_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/corpora/{corpus}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a corpus
+         * @description Read what a corpus is, and how much is in it.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["get_corpus_v1_apps__app_name__corpora__corpus__get"];
+        /**
+         * Create or change a corpus
+         * @description Create a corpus, of the app or of a user, or change one. What is null stays. `If-None-Match: *` only creates.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        put: operations["put_corpus_v1_apps__app_name__corpora__corpus__put"];
+        post?: never;
+        /**
+         * Remove a corpus
+         * @description Remove a corpus with everything in it.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        delete: operations["remove_corpus_v1_apps__app_name__corpora__corpus__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/corpora/{corpus}/documents": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List documents
+         * @description List documents with what became of their ingest, in the order of their additions.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_documents_v1_apps__app_name__corpora__corpus__documents_get"];
+        put?: never;
+        /**
+         * Add or replace a document
+         * @description Read a document, and have a worker ingest it; its former version is found until then.
+         *
+         *     Needs a key with the role `append`.
+         */
+        post: operations["add_document_v1_apps__app_name__corpora__corpus__documents_post"];
+        /**
+         * Remove a document
+         * @description Remove a document with its versions, chunks, vectors and waiting job.
+         *
+         *     Needs a key with the role `append`.
+         */
+        delete: operations["remove_document_v1_apps__app_name__corpora__corpus__documents_delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/documents/{document_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a document's state
+         * @description Read what a document is, and what became of its ingest.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["get_document_v1_apps__app_name__documents__document_id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/documents/{document_id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ingest a document again
+         * @description Have a worker ingest a document again whose ingest has failed.
+         *
+         *     Needs a key with the role `append`.
+         */
+        post: operations["retry_document_v1_apps__app_name__documents__document_id__retry_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/documents/{document_id}/text": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a document's text
+         * @description Read a range of a document's text, such as what is around a citation.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["read_document_v1_apps__app_name__users__user_id__documents__document_id__text_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/knowledge/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Search documents
+         * @description Find the chunks that match best in the corpora that the user may read.
+         *
+         *     Needs a key with the role `read`.
+         */
+        post: operations["search_knowledge_v1_apps__app_name__users__user_id__knowledge_search_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/knowledge/ask": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Answer a question from documents
+         * @description Answer from the corpora that the user may read, with citations; without a model, by the passages that match.
+         *
+         *     Needs a key with the role `read`.
+         */
+        post: operations["ask_knowledge_v1_apps__app_name__users__user_id__knowledge_ask_post"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1303,6 +1503,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app_name}/users/{user_id}/jobs/{job_id}/effects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what a job read and wrote
+         * @description Read the turns of a job's slice, and what is stored of them by this job, in force or not.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["get_job_effects_v1_apps__app_name__users__user_id__jobs__job_id__effects_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/replays": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare with memories that are extracted again
+         * @description Extract the memories of a session, or of a user, again with the current prompts and model, and compare or swap.
+         *
+         *     A call takes so many slices; what was extracted is kept. Until `is_complete`, call again with the same body.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["replay_memories_v1_apps__app_name__users__user_id__replays_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{app_name}/users/{user_id}/jobs/{job_id}/retry": {
         parameters: {
             query?: never;
@@ -1341,6 +1587,50 @@ export interface paths {
          *     Needs a key with the role `admin`.
          */
         post: operations["cancel_job_v1_apps__app_name__users__user_id__jobs__job_id__cancel_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/traces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a user's traces
+         * @description List what was done for a user, the newest first; empty unless traces are stored (`HIPPOCAMPUS_TRACING`).
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_traces_v1_apps__app_name__users__user_id__traces_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/traces/{trace_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a trace
+         * @description Read the spans of a trace, and of the jobs that its appends caused.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["get_trace_v1_apps__app_name__users__user_id__traces__trace_id__get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1695,6 +1985,358 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{app_name}/tools": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List tools
+         * @description List the app's tools by their names; on request those too that are disabled or gone from their source.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_tools_v1_apps__app_name__tools_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tool-sources/{source}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Add or replace a source of tools
+         * @description Make tools of an OpenAPI document's operations, or of an MCP server's tools.
+         *
+         *     Those that the source no longer has become inactive. A document with a fault is refused whole.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        put: operations["put_source_v1_apps__app_name__tool_sources__source__put"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tools/{name}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read a tool
+         * @description Read a tool, active or not.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["get_tool_v1_apps__app_name__tools__name__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tools/{name}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a tool's versions
+         * @description List the versions of a tool, the newest first.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_versions_v1_apps__app_name__tools__name__versions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tools/{name}/permissions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set a tool's permissions
+         * @description Replace a tool's permissions, as its next version.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        put: operations["set_permissions_v1_apps__app_name__tools__name__permissions_put"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tools/{name}/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable a tool
+         * @description Refuse further calls of a tool. Calls that run end.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["disable_tool_v1_apps__app_name__tools__name__disable_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tools/{name}/enable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Enable a tool
+         * @description Allow calls of a tool again.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["enable_tool_v1_apps__app_name__tools__name__enable_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tools/{name}/rollback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Roll a tool back
+         * @description Give a tool the definition of one of its versions, as its next version.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        post: operations["rollback_tool_v1_apps__app_name__tools__name__rollback_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/tool-executions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List calls of tools
+         * @description List calls, refused ones too, the newest first.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        get: operations["list_executions_v1_apps__app_name__tool_executions_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/tools/{name}/call": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Call a tool
+         * @description Call a tool on behalf of a user. What fails is a result with a code, such as `rate_limited`.
+         *
+         *     Needs a key with the role `append`.
+         */
+        post: operations["call_tool_v1_apps__app_name__users__user_id__tools__name__call_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/tool-executions/{execution_id}/decision": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm or deny a call
+         * @description Decide on a call that waits for a person: make it, once, with exactly its arguments, or refuse it.
+         *
+         *     Needs a key with the role `append`.
+         */
+        post: operations["decide_call_v1_apps__app_name__users__user_id__tool_executions__execution_id__decision_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users/{user_id}/tool-executions/{execution_id}/result": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give the result of a client's call
+         * @description Give the result of a call that waits for the user's client; a call that waits for a person has none.
+         *
+         *     Needs a key with the role `append`.
+         */
+        post: operations["answer_call_v1_apps__app_name__users__user_id__tool_executions__execution_id__result_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List administrative acts
+         * @description List who did what in administration, the newest first: of this app, and of every app.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        get: operations["list_acts_v1_apps__app_name__audit_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what the key allows
+         * @description Read the roles of the key, and the app and the user that it is bound to. Needs a key of any role.
+         */
+        get: operations["read_caller_api_me_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List apps
+         * @description List the apps that have sessions or memories, by name. Needs a key of every app.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_apps_v1_apps_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/apps/{app_name}/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List an app's users
+         * @description List the users of an app, by name: how much is remembered of each, and what was said last.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_users_v1_apps__app_name__users_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/health": {
         parameters: {
             query?: never;
@@ -1737,10 +2379,174 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/pulse/status": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what the installation senses and does by itself
+         * @description Read who leads, the vitals, the last ticks, and which rule decided what, why, and how it ended.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["read_pulse_status_api_pulse_status_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/pulse/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what the autonomic layer recorded
+         * @description List the record, the newest first.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["list_pulse_events_api_pulse_events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/installation/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what runs, waits and failed
+         * @description Read the processes, the queues and their ages, the lag of consolidation, breakers, and the last failed jobs.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["read_overview_api_installation_overview_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/installation/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read what happened in the last hours, and what the last days cost
+         * @description Read turns, jobs and calls of tools by the hour, and the calls and tokens of models by the day and the app.
+         *
+         *     They are counted from the database, at most 200,000 rows of each kind and hour.
+         *
+         *     Needs a key with the role `read`.
+         */
+        get: operations["read_activity_api_installation_activity_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/installation/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List keys
+         * @description List the keys of all apps without their secrets, the newest first, with revoked and expired ones.
+         *
+         *     Needs a key with the role `admin`.
+         */
+        get: operations["list_keys_api_installation_keys_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * ActPageView
+         * @description A page of acts, the newest first.
+         */
+        ActPageView: {
+            /** Acts */
+            acts: components["schemas"]["ActView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * ActView
+         * @description An administrative act. It holds ids, no word of a user.
+         */
+        ActView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Actor
+             * @description key:ID, cli:USER, library, worker, sql:ROLE, or what a host set.
+             */
+            actor: string;
+            /** Action */
+            action: string;
+            /**
+             * App Name
+             * @description None or '*': it concerns every app.
+             */
+            app_name: string | null;
+            /** User Id */
+            user_id: string | null;
+            /**
+             * Target
+             * @description What it was done to.
+             */
+            target: {
+                [key: string]: unknown;
+            };
+            /** Outcome */
+            outcome: string;
+        };
         /**
          * ActionsInput
          * @description What an event does in addition to its content.
@@ -1806,6 +2612,34 @@ export interface components {
             } | null;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * ActivityView
+         * @description What happened in the last hours, and what the last days cost.
+         */
+        ActivityView: {
+            /** Hours */
+            hours: components["schemas"]["HourView"][];
+            /** Days */
+            days: components["schemas"]["DayCostView"][];
+            /** @description For the `usage` of a day. */
+            prices: components["schemas"]["ModelPricesView"];
+        };
+        /**
+         * AddedDocumentView
+         * @description What an addition did.
+         */
+        AddedDocumentView: {
+            /**
+             * Document Id
+             * Format: uuid
+             */
+            document_id: string;
+            /**
+             * Is New
+             * @description False: the document says the same as before.
+             */
+            is_new: boolean;
         };
         /**
          * AgentListView
@@ -1880,6 +2714,42 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+        };
+        /**
+         * AppSummaryPageView
+         * @description A page of apps, by name. With `contains`, a page before the last one may have fewer than `limit`.
+         */
+        AppSummaryPageView: {
+            /** Apps */
+            apps: components["schemas"]["AppSummaryView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * AppSummaryView
+         * @description An app, and how much it holds.
+         */
+        AppSummaryView: {
+            /** App Name */
+            app_name: string;
+            /**
+             * Sessions
+             * @description 1000 means at least so many.
+             */
+            sessions: number;
+            /**
+             * Memories
+             * @description 1000 means at least so many.
+             */
+            memories: number;
+            /**
+             * Facts
+             * @description 1000 means at least so many.
+             */
+            facts: number;
         };
         /**
          * AppendInput
@@ -2039,6 +2909,111 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * BreakerView
+         * @description Whether a worker pool may call a model.
+         */
+        BreakerView: {
+            /** Name */
+            name: string;
+            /** State */
+            state: string;
+            /** Reason */
+            reason: string | null;
+            /**
+             * Probe Seconds
+             * @description Until the next call is let through.
+             */
+            probe_seconds: number | null;
+            /** Since Seconds */
+            since_seconds: number | null;
+        };
+        /**
+         * CallInput
+         * @description The arguments of a call.
+         * @example {
+         *       "params": {
+         *         "city": "Oslo"
+         *       }
+         *     }
+         */
+        CallInput: {
+            /** Params */
+            params?: {
+                [key: string]: unknown;
+            };
+            /** Tool Call Id */
+            tool_call_id?: string | null;
+            /**
+             * Roles
+             * @description The user's roles, which the caller vouches for: not with a key of one user.
+             */
+            roles?: string[];
+        };
+        /**
+         * CallLimitView
+         * @description For how long no process may call a model.
+         */
+        CallLimitView: {
+            /** Name */
+            name: string;
+            /** Blocked Seconds */
+            blocked_seconds: number;
+            /** Reason */
+            reason: string | null;
+        };
+        /**
+         * CallView
+         * @description What became of a call.
+         */
+        CallView: {
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "waiting" | "running" | "succeeded" | "failed" | "timeout" | "cancelled" | "unknown" | "refused";
+            /** Execution Id */
+            execution_id: string | null;
+            /**
+             * Value
+             * @description The result; null if there is an error.
+             */
+            value: unknown;
+            /** Error Code */
+            error_code: string | null;
+            /** Error */
+            error: string | null;
+            /** Latency Ms */
+            latency_ms: number;
+            /** Retry After Seconds */
+            retry_after_seconds: number | null;
+        };
+        /**
+         * CallerView
+         * @description What a key allows.
+         */
+        CallerView: {
+            /**
+             * Key Id
+             * @description `operator` for HIPPOCAMPUS_API_KEY, `anybody` where the API needs no key.
+             */
+            key_id: string;
+            /**
+             * App Name
+             * @description The only app that it may name; null: every app.
+             */
+            app_name: string | null;
+            /**
+             * User Id
+             * @description The only user that it may name; null: every user.
+             */
+            user_id: string | null;
+            /**
+             * Roles
+             * @description What it may do; `admin` includes the other two.
+             */
+            roles: ("append" | "read" | "admin")[];
+        };
+        /**
          * CandidatePageView
          * @description A page of candidates, by type and key.
          */
@@ -2102,6 +3077,41 @@ export interface components {
             thread_id: string | null;
             /** Source Seqs */
             source_seqs: number[];
+        };
+        /**
+         * ChunkingInput
+         * @description How documents are split; sizes are in tokens.
+         */
+        ChunkingInput: {
+            /**
+             * Chunker
+             * @default recursive
+             * @enum {string}
+             */
+            chunker?: "fixed" | "recursive" | "sentence" | "structure";
+            /** Tokens */
+            tokens?: number | null;
+            /** Overlap */
+            overlap?: number | null;
+            /**
+             * Tokens Min
+             * @default 50
+             */
+            tokens_min?: number;
+        };
+        /**
+         * ChunkingView
+         * @description How documents are split.
+         */
+        ChunkingView: {
+            /** Chunker */
+            chunker: string;
+            /** Tokens */
+            tokens: number;
+            /** Overlap */
+            overlap: number;
+            /** Tokens Min */
+            tokens_min: number;
         };
         /**
          * CitationView
@@ -2170,7 +3180,7 @@ export interface components {
              * Next Cursor
              * @description Where the next page of `differing` starts; null after the last page.
              */
-            next_cursor?: string | null;
+            next_cursor: string | null;
         };
         /**
          * ConsequencesView
@@ -2259,6 +3269,34 @@ export interface components {
              * @default false
              */
             profile?: boolean;
+            /**
+             * Stable
+             * @description Begin with what does not depend on the query, for a provider's prompt cache.
+             * @default false
+             */
+            stable?: boolean;
+            /**
+             * Document Ratio
+             * @description The share of the budget for documents that match; 0: none.
+             * @default 0
+             */
+            document_ratio?: number;
+            /**
+             * Corpora
+             * @description Only these; null: all that the user may read.
+             */
+            corpora?: string[] | null;
+            /**
+             * Roles
+             * @description The user's roles, which the caller vouches for: not with a key of one user.
+             */
+            roles?: string[];
+            /**
+             * Explain
+             * @description For people who examine a window: return the texts that were left out, and count no use.
+             * @default false
+             */
+            explain?: boolean;
         };
         /**
          * ContextView
@@ -2300,6 +3338,81 @@ export interface components {
             degraded: string | null;
         };
         /**
+         * CorpusInput
+         * @description A corpus; what is null stays as it is.
+         * @example {
+         *       "readers": [
+         *         "*"
+         *       ],
+         *       "writers": [
+         *         "role:editor"
+         *       ]
+         *     }
+         */
+        CorpusInput: {
+            /** Description */
+            description?: string | null;
+            /** @description Of what is added from now on. */
+            chunking?: components["schemas"]["ChunkingInput"] | null;
+            /**
+             * Readers
+             * @description *, user:NAME or role:NAME. By default everyone.
+             */
+            readers?: string[] | null;
+            /**
+             * Writers
+             * @description Who may add and remove documents.
+             */
+            writers?: string[] | null;
+        };
+        /**
+         * CorpusPageView
+         * @description A page of corpora, by their names.
+         */
+        CorpusPageView: {
+            /** Corpora */
+            corpora: components["schemas"]["CorpusView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * CorpusView
+         * @description A corpus.
+         */
+        CorpusView: {
+            /** Name */
+            name: string;
+            /**
+             * Owner
+             * @description The user whose own it is; null: the app's.
+             */
+            owner: string | null;
+            /** Description */
+            description: string;
+            chunking: components["schemas"]["ChunkingView"];
+            /** Readers */
+            readers: string[];
+            /** Writers */
+            writers: string[];
+            /** Documents */
+            documents: number;
+            /** Chunks */
+            chunks: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /**
          * CorrectionInput
          * @description What a memory or a fact should say.
          * @example {
@@ -2337,24 +3450,78 @@ export interface components {
             [key: string]: unknown;
         };
         /**
-         * DecisionInput
-         * @description A decision on a proposal.
-         * @example {
-         *       "decided_by": "ops"
-         *     }
+         * DayCostView
+         * @description What the consolidation of an app cost on a day, in UTC.
          */
-        DecisionInput: {
+        DayCostView: {
             /**
-             * Decided By
-             * @description Who decided; recorded with the proposal.
+             * Day
+             * Format: date-time
              */
-            decided_by?: string | null;
+            day: string;
+            /** App Name */
+            app_name: string;
+            /** Jobs */
+            jobs: number;
+            /** Generate Calls */
+            generate_calls: number;
+            /** Embed Calls */
+            embed_calls: number;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Output Tokens */
+            output_tokens: number;
+            /** Usage */
+            usage: components["schemas"]["ModelTokensView"][];
+        };
+        /**
+         * DecisionView
+         * @description An effect: which rule decided it and why, and what became of it.
+         */
+        DecisionView: {
+            /** Id */
+            id: number;
             /**
-             * Force
-             * @description Approve even if the instruction has changed since.
-             * @default false
+             * At
+             * Format: date-time
              */
-            force?: boolean;
+            at: string;
+            /** Rule */
+            rule: string;
+            /**
+             * Effect
+             * @description Its kind and its target, as restart_role|writer@host:9100.
+             */
+            effect: string;
+            /**
+             * Survival
+             * @description Whether a survival rule decided it, or one of a release.
+             */
+            survival: boolean;
+            /**
+             * Why
+             * @description What the rule saw.
+             */
+            why: {
+                [key: string]: unknown;
+            };
+            /**
+             * End
+             * @enum {string}
+             */
+            end: "waiting" | "executing" | "acked" | "failed";
+            /**
+             * Code
+             * @description Why it failed.
+             */
+            code: string | null;
+            /**
+             * By
+             * @description The process that executed it, as machine:pid.
+             */
+            by: string | null;
+            /** Ended At */
+            ended_at: string | null;
         };
         /**
          * DeliveryPageView
@@ -2506,6 +3673,55 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * DocumentInput
+         * @description A document: its text, or its file in base64.
+         * @example {
+         *       "source_uri": "handbook.md",
+         *       "text": "# Returns\n\nWithin thirty days."
+         *     }
+         */
+        DocumentInput: {
+            /**
+             * Source Uri
+             * @description Its address in the corpus: the same again replaces it.
+             */
+            source_uri: string;
+            /**
+             * Text
+             * @description A text.
+             */
+            text?: string | null;
+            /**
+             * Content Base64
+             * @description Or a file, within the largest body that the server accepts.
+             */
+            content_base64?: string | null;
+            /** Title */
+            title?: string | null;
+            /**
+             * Mime Type
+             * @description By default, as its beginning or the end of its address says.
+             */
+            mime_type?: string | null;
+            /** Metadata */
+            metadata?: {
+                [key: string]: unknown;
+            };
+        };
+        /**
+         * DocumentPageView
+         * @description A page of documents.
+         */
+        DocumentPageView: {
+            /** Documents */
+            documents: components["schemas"]["DocumentView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
          * DocumentPart
          * @description A document part.
          */
@@ -2523,6 +3739,98 @@ export interface components {
             metadata?: unknown | null;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * DocumentTextView
+         * @description A range of a document's text.
+         */
+        DocumentTextView: {
+            /**
+             * Document Id
+             * Format: uuid
+             */
+            document_id: string;
+            /** Corpus */
+            corpus: string;
+            /** Source Uri */
+            source_uri: string;
+            /** Title */
+            title: string;
+            /** Version */
+            version: number;
+            /** Char From */
+            char_from: number;
+            /** Char Upto */
+            char_upto: number;
+            /**
+             * Length
+             * @description Of the whole text, in characters.
+             */
+            length: number;
+            /** Content */
+            content: string;
+        };
+        /**
+         * DocumentView
+         * @description A document.
+         */
+        DocumentView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Corpus */
+            corpus: string;
+            /** Source Uri */
+            source_uri: string;
+            /** Title */
+            title: string;
+            /** Mime Type */
+            mime_type: string;
+            /** Metadata */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /**
+             * Version
+             * @description That is searched; 0: none yet.
+             */
+            version: number;
+            /**
+             * Last Version
+             * @description That was given last.
+             */
+            last_version: number;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "waiting" | "running" | "ready" | "failed";
+            /** Error Code */
+            error_code: string | null;
+            /** Error */
+            error: string | null;
+            /** Chunks */
+            chunks: number;
+            /** Chunks Done */
+            chunks_done: number;
+            /** Chunks Total */
+            chunks_total: number | null;
+            /** Without Vector */
+            without_vector: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+            /** Ingested At */
+            ingested_at: string | null;
         };
         /**
          * DrawnView
@@ -2779,6 +4087,14 @@ export interface components {
              * @description When it happened, in seconds since 1970; now by default.
              */
             timestamp?: number | null;
+            /**
+             * Metadata
+             * @description Search can filter turns, and facts from them, by it.
+             * @default {}
+             */
+            metadata?: {
+                [key: string]: unknown;
+            };
         };
         /**
          * EventPageView
@@ -2822,12 +4138,78 @@ export interface components {
              * @description When it happened, in seconds since 1970.
              */
             timestamp: number;
+            /** Metadata */
+            metadata: {
+                [key: string]: unknown;
+            };
             /**
              * Created At
              * Format: date-time
              * @description When it was recorded.
              */
             created_at: string;
+        };
+        /**
+         * ExecutionPageView
+         * @description A page of calls, the newest first.
+         */
+        ExecutionPageView: {
+            /** Executions */
+            executions: components["schemas"]["ExecutionView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * ExecutionView
+         * @description A call as it was recorded: redacted, and bounded.
+         */
+        ExecutionView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Tool Name */
+            tool_name: string;
+            /** Tool Version */
+            tool_version: number | null;
+            /** User Id */
+            user_id: string;
+            /** Run Id */
+            run_id: string | null;
+            /** Tool Call Id */
+            tool_call_id: string;
+            /** Attempt */
+            attempt: number;
+            /**
+             * Status
+             * @enum {string}
+             */
+            status: "waiting" | "running" | "succeeded" | "failed" | "timeout" | "cancelled" | "unknown" | "refused";
+            /** Input Params */
+            input_params: unknown;
+            /** Output Result */
+            output_result: unknown;
+            /** Error Code */
+            error_code: string | null;
+            /** Error */
+            error: string | null;
+            /** Latency Ms */
+            latency_ms: number | null;
+            /** Output Bytes */
+            output_bytes: number | null;
+            /** Trace Id */
+            trace_id: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Ended At */
+            ended_at: string | null;
         };
         /**
          * ExplanationView
@@ -2904,6 +4286,20 @@ export interface components {
                 number,
                 number
             ][];
+        };
+        /**
+         * FactChangeView
+         * @description The value of a key before and after; null: no value.
+         */
+        FactChangeView: {
+            /** Fact Type */
+            fact_type: string;
+            /** Key */
+            key: string;
+            /** Before */
+            before: unknown;
+            /** After */
+            after: unknown;
         };
         /**
          * FactHistoryView
@@ -3085,6 +4481,31 @@ export interface components {
             recorded_at: string | null;
         };
         /**
+         * FailedJobView
+         * @description A consolidation job that failed.
+         */
+        FailedJobView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** App Name */
+            app_name: string;
+            /** User Id */
+            user_id: string;
+            /** Session Id */
+            session_id: string;
+            /** Job Type */
+            job_type: string;
+            /** Attempts */
+            attempts: number;
+            /** Error Code */
+            error_code: string | null;
+            /** Completed At */
+            completed_at: string | null;
+        };
+        /**
          * FieldError
          * @description A field that is wrong.
          */
@@ -3262,6 +4683,27 @@ export interface components {
             lease_seconds?: number | null;
         };
         /**
+         * HourView
+         * @description What happened in an hour.
+         */
+        HourView: {
+            /**
+             * Start
+             * Format: date-time
+             */
+            start: string;
+            /** Turns */
+            turns: number;
+            /** Jobs Completed */
+            jobs_completed: number;
+            /** Jobs Failed */
+            jobs_failed: number;
+            /** Tool Calls */
+            tool_calls: number;
+            /** Tool Calls Failed */
+            tool_calls_failed: number;
+        };
+        /**
          * ImagePart
          * @description An image part.
          */
@@ -3346,7 +4788,7 @@ export interface components {
              * Context Type
              * @enum {string}
              */
-            context_type: "system" | "memory" | "history" | "fact";
+            context_type: "system" | "memory" | "history" | "fact" | "document";
             /** Content */
             content: string;
             /** Relevance Score */
@@ -3360,6 +4802,36 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
+        };
+        /**
+         * JobEffectsView
+         * @description What a job read, and what is stored of it.
+         */
+        JobEffectsView: {
+            /** Session Id */
+            session_id: string;
+            /**
+             * From Seq
+             * @description The slice; of a job that has not succeeded, what it is to read.
+             */
+            from_seq: number | null;
+            /** Upto Seq */
+            upto_seq: number | null;
+            /**
+             * Turns
+             * @description The first 200 turns of the slice.
+             */
+            turns: components["schemas"]["JobTurnView"][];
+            /**
+             * Turn Count
+             * @description Of the whole slice.
+             */
+            turn_count: number;
+            /**
+             * Written
+             * @description Up to 500 memories, statements of facts and proposals.
+             */
+            written: components["schemas"]["DrawnView"][];
         };
         /**
          * JobInput
@@ -3395,6 +4867,30 @@ export interface components {
          * @enum {string}
          */
         JobStatus: "pending" | "running" | "completed" | "failed" | "cancelled";
+        /**
+         * JobTurnView
+         * @description A turn that a job read, or is to read.
+         */
+        JobTurnView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /** Sequence Num */
+            sequence_num: number;
+            /** Role */
+            role: string;
+            /** Author */
+            author: string;
+            /** Content */
+            content: string;
+            /**
+             * Occurred At
+             * Format: date-time
+             */
+            occurred_at: string;
+        };
         /**
          * JobType
          * @description What a consolidation job does. Each member has a consumer.
@@ -3445,6 +4941,299 @@ export interface components {
             completed_at: string | null;
         };
         /**
+         * KeyPageView
+         * @description A page of keys, the newest first.
+         */
+        KeyPageView: {
+            /** Keys */
+            keys: components["schemas"]["KeyView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * KeyView
+         * @description A key, without its secret.
+         */
+        KeyView: {
+            /** Id */
+            id: string;
+            /** App Name */
+            app_name: string | null;
+            /** User Id */
+            user_id: string | null;
+            /** Name */
+            name: string;
+            /** Roles */
+            roles: ("append" | "read" | "admin")[];
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /** Last Used At */
+            last_used_at: string | null;
+            /** Expires At */
+            expires_at: string | null;
+            /** Revoked At */
+            revoked_at: string | null;
+        };
+        /**
+         * KnowledgeAnswerView
+         * @description An answer from documents.
+         */
+        KnowledgeAnswerView: {
+            /**
+             * Text
+             * @description Never empty; says so if the answer is not known.
+             */
+            text: string;
+            /** Is Known */
+            is_known: boolean;
+            /** Answered By */
+            answered_by: ("model" | "passages") | null;
+            /** Citations */
+            citations: components["schemas"]["KnowledgeCitationView"][];
+            /**
+             * Language
+             * @enum {string}
+             */
+            language: "en" | "zh";
+            /** Model */
+            model: string | null;
+            usage: components["schemas"]["UsageView"];
+            /** Degraded */
+            degraded: string | null;
+        };
+        /**
+         * KnowledgeCitationView
+         * @description A place that an answer rests on.
+         */
+        KnowledgeCitationView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Document Id
+             * Format: uuid
+             */
+            document_id: string;
+            /** Corpus */
+            corpus: string;
+            /** Source Uri */
+            source_uri: string;
+            /** Title */
+            title: string;
+            /** Version */
+            version: number;
+            /** Heading Path */
+            heading_path: string[];
+            /** Page */
+            page: number | null;
+            /** Char From */
+            char_from: number;
+            /** Char Upto */
+            char_upto: number;
+            /** Text */
+            text: string;
+        };
+        /**
+         * KnowledgeHitView
+         * @description A chunk that matches, and where it is.
+         */
+        KnowledgeHitView: {
+            /**
+             * Id
+             * Format: uuid
+             */
+            id: string;
+            /**
+             * Document Id
+             * Format: uuid
+             */
+            document_id: string;
+            /** Corpus */
+            corpus: string;
+            /** Source Uri */
+            source_uri: string;
+            /** Title */
+            title: string;
+            /** Metadata */
+            metadata: {
+                [key: string]: unknown;
+            };
+            /** Version */
+            version: number;
+            /** Chunk Index */
+            chunk_index: number;
+            /** Heading Path */
+            heading_path: string[];
+            /** Page */
+            page: number | null;
+            /** Char From */
+            char_from: number;
+            /** Char Upto */
+            char_upto: number;
+            /** Content */
+            content: string;
+            /** Language */
+            language: string | null;
+            /** Score */
+            score: number;
+            /** Relevance Score */
+            relevance_score: number;
+            /** Bm25 */
+            bm25: number;
+            /** Similarity */
+            similarity: number | null;
+            /** Matched Terms */
+            matched_terms: string[];
+        };
+        /**
+         * KnowledgeQuestionInput
+         * @description A question about documents.
+         * @example {
+         *       "question": "Who pays customs duties?"
+         *     }
+         */
+        KnowledgeQuestionInput: {
+            /** Question */
+            question: string;
+            /**
+             * Corpora
+             * @description Only these; null: all that the user may read.
+             */
+            corpora?: string[] | null;
+            /**
+             * Roles
+             * @description The user's roles, which the caller vouches for: not with a key of one user.
+             */
+            roles?: string[];
+            /**
+             * Metadata
+             * @description Only documents whose metadata contains this object.
+             */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** As Of */
+            as_of?: string | null;
+            /** Language */
+            language?: ("en" | "zh") | null;
+            /**
+             * Max Tokens
+             * @default 4000
+             */
+            max_tokens?: number;
+            /**
+             * Max Answer Tokens
+             * @default 400
+             */
+            max_answer_tokens?: number;
+            /**
+             * Max Seconds
+             * @default 60
+             */
+            max_seconds?: number;
+        };
+        /**
+         * KnowledgeResponseView
+         * @description What a search found, the best first.
+         */
+        KnowledgeResponseView: {
+            /** Hits */
+            hits: components["schemas"]["KnowledgeHitView"][];
+            /** Total Count */
+            total_count: number;
+            /** Query */
+            query: string;
+            /**
+             * Degraded
+             * @description Why only the text was searched; null if nothing failed.
+             */
+            degraded: string | null;
+        };
+        /**
+         * KnowledgeSearchInput
+         * @description A search in documents.
+         * @example {
+         *       "query": "How long may goods be returned?"
+         *     }
+         */
+        KnowledgeSearchInput: {
+            /** Query */
+            query: string;
+            /**
+             * Limit
+             * @default 10
+             */
+            limit?: number;
+            /**
+             * Corpora
+             * @description Only these; null: all that the user may read.
+             */
+            corpora?: string[] | null;
+            /**
+             * Roles
+             * @description The user's roles, which the caller vouches for: not with a key of one user.
+             */
+            roles?: string[];
+            /**
+             * Metadata
+             * @description Only documents whose metadata contains this object.
+             */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Sources
+             * @description Only documents of these addresses.
+             */
+            sources?: string[] | null;
+            /**
+             * As Of
+             * @description What was searched at this time, as far as it is kept.
+             */
+            as_of?: string | null;
+            /**
+             * Per Document
+             * @description At most so many chunks of each document.
+             */
+            per_document?: number | null;
+            /**
+             * Fusion
+             * @description minmax: weighted scores; rrf: reciprocal ranks.
+             * @default minmax
+             * @enum {string}
+             */
+            fusion?: "minmax" | "rrf";
+            /** Query Embedding */
+            query_embedding?: number[] | null;
+            /**
+             * Embedding Model
+             * @description The model of query_embedding; by default the server's.
+             */
+            embedding_model?: string | null;
+        };
+        /**
+         * LagView
+         * @description How much a stage of consolidation has yet to do.
+         */
+        LagView: {
+            /** Stage */
+            stage: string;
+            /** Sessions */
+            sessions: number;
+            /** Events */
+            events: number;
+            /** Oldest Seconds */
+            oldest_seconds: number;
+        };
+        /**
          * LeaseView
          * @description What the process that executes a run has to know.
          */
@@ -3466,7 +5255,7 @@ export interface components {
              * Context Type
              * @enum {string}
              */
-            context_type: "system" | "memory" | "history" | "fact";
+            context_type: "system" | "memory" | "history" | "fact" | "document";
             /**
              * Reason
              * @description repeats: it is in the window; too_big: it fits no window; no_room: the budget is used up.
@@ -3482,6 +5271,11 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
+            /**
+             * Content
+             * @description With `explain`.
+             */
+            content: string | null;
         };
         /**
          * MemoryInput
@@ -3532,6 +5326,64 @@ export interface components {
              * @description Where the next page starts; null after the last page.
              */
             next_cursor: string | null;
+        };
+        /**
+         * MemoryReplayInput
+         * @description What to extract again.
+         * @example {
+         *       "session_id": "order-17"
+         *     }
+         */
+        MemoryReplayInput: {
+            /**
+             * Session Id
+             * @description null: all of the user's sessions.
+             */
+            session_id?: string | null;
+            /**
+             * Apply
+             * @description Swap the memories; otherwise nothing is changed.
+             * @default false
+             */
+            apply?: boolean;
+            /**
+             * Slices
+             * @description At most so many slices are sent to the model by this call.
+             * @default 5
+             */
+            slices?: number;
+        };
+        /**
+         * MemoryReplayView
+         * @description What a replay changed, or would change.
+         */
+        MemoryReplayView: {
+            /**
+             * Replay Id
+             * Format: uuid
+             */
+            replay_id: string;
+            /** Applied */
+            applied: boolean;
+            /**
+             * Is Complete
+             * @description Whether every slice has its answer. If not, nothing is compared yet: call again.
+             */
+            is_complete: boolean;
+            /**
+             * Slices
+             * @description Slices that were sent to the model by this call.
+             */
+            slices: number;
+            /**
+             * Reused
+             * @description Slices that had an answer.
+             */
+            reused: number;
+            /** Changes */
+            changes: components["schemas"]["ReplayChangeView"][];
+            /** Facts */
+            facts: components["schemas"]["FactChangeView"][];
         };
         /**
          * MemoryView
@@ -3705,6 +5557,46 @@ export interface components {
             content: string;
         };
         /**
+         * ModelPriceView
+         * @description The price of a model, per million tokens.
+         */
+        ModelPriceView: {
+            /** Input */
+            input: number;
+            /** Output */
+            output: number;
+        };
+        /**
+         * ModelPricesView
+         * @description What the operator says that models cost (HIPPOCAMPUS_MODEL_PRICES).
+         */
+        ModelPricesView: {
+            /** Currency */
+            currency: string;
+            /**
+             * Models
+             * @description By the model's name; others are not known.
+             */
+            models: {
+                [key: string]: components["schemas"]["ModelPriceView"];
+            };
+        };
+        /**
+         * ModelTokensView
+         * @description The tokens of a model.
+         */
+        ModelTokensView: {
+            /**
+             * Model
+             * @description null where it was not noted, as for jobs of former releases.
+             */
+            model: string | null;
+            /** Prompt Tokens */
+            prompt_tokens: number;
+            /** Output Tokens */
+            output_tokens: number;
+        };
+        /**
          * NewEndpointView
          * @description A new endpoint with its secret, which is returned only once.
          */
@@ -3738,6 +5630,59 @@ export interface components {
         OriginView: {
             /** Origins */
             origins: components["schemas"]["ProvenanceView"][];
+        };
+        /**
+         * OverviewView
+         * @description What runs, waits and failed.
+         */
+        OverviewView: {
+            /** Processes */
+            processes: components["schemas"]["ProcessView"][];
+            /**
+             * Missing Roles
+             * @description Roles that `hippocampus up` starts, and that do not run.
+             */
+            missing_roles: string[];
+            /** Queues */
+            queues: components["schemas"]["QueueView"][];
+            /** Lag */
+            lag: components["schemas"]["LagView"][];
+            /** Breakers */
+            breakers: components["schemas"]["BreakerView"][];
+            /** Limits */
+            limits: components["schemas"]["CallLimitView"][];
+            /** Refused Texts */
+            refused_texts: components["schemas"]["RefusedTextsView"][];
+            /**
+             * Failed Jobs
+             * @description The last 20.
+             */
+            failed_jobs: components["schemas"]["FailedJobView"][];
+            /**
+             * Pulse Scopes
+             * @description The instances of the autonomic layer that were started.
+             */
+            pulse_scopes: string[];
+            /**
+             * Oldest Webhook Seconds
+             * @description Of the delivery that is overdue for longest.
+             */
+            oldest_webhook_seconds: number;
+        };
+        /**
+         * PermissionsInput
+         * @description Who may call a tool, how often, and whether a person confirms it.
+         * @example {
+         *       "permissions": {
+         *         "rate_limit": 60
+         *       }
+         *     }
+         */
+        PermissionsInput: {
+            /** Permissions */
+            permissions: {
+                [key: string]: unknown;
+            };
         };
         /**
          * PinView
@@ -3791,6 +5736,27 @@ export interface components {
              * @default null
              */
             errors?: components["schemas"]["FieldError"][] | null;
+        };
+        /**
+         * ProcessView
+         * @description A process that reported within the last minute.
+         */
+        ProcessView: {
+            /** Role */
+            role: string;
+            /** Host */
+            host: string;
+            /** Port */
+            port: number;
+            /** Pid */
+            pid: number;
+            /** Up Seconds */
+            up_seconds: number;
+            /**
+             * Seen Seconds
+             * @description Since it last reported.
+             */
+            seen_seconds: number;
         };
         /**
          * ProfileLineView
@@ -3929,6 +5895,120 @@ export interface components {
             events: components["schemas"]["SourceEventView"][];
         };
         /**
+         * PulseEventPageView
+         * @description A page of the record, the newest first.
+         */
+        PulseEventPageView: {
+            /** Events */
+            events: components["schemas"]["PulseEventView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * PulseEventView
+         * @description An event of the record.
+         */
+        PulseEventView: {
+            /** Id */
+            id: number;
+            /** Kind */
+            kind: string;
+            /** Key */
+            key: string;
+            /**
+             * Ref
+             * @description The id of the effect that it is about.
+             */
+            ref: number | null;
+            /**
+             * Hash
+             * @description Of the object that it is about.
+             */
+            hash: string | null;
+            /** Meta */
+            meta: {
+                [key: string]: unknown;
+            };
+            /**
+             * Occurred At
+             * Format: date-time
+             */
+            occurred_at: string;
+        };
+        /**
+         * PulseScopeView
+         * @description An instance of the autonomic layer.
+         */
+        PulseScopeView: {
+            /** Scope */
+            scope: string;
+            /**
+             * Release Id
+             * @description The release of rules in force.
+             */
+            release_id: number | null;
+            /**
+             * Version
+             * @description Each promotion and rollback adds one.
+             */
+            version: number;
+            /** Ticks */
+            ticks: number;
+            /**
+             * Holder
+             * @description The process that leads, as machine:pid.
+             */
+            holder: string | null;
+            /** Last Tick At */
+            last_tick_at: string | null;
+            /**
+             * Is Ticking
+             * @description Whether the last tick was at most 75 seconds ago.
+             */
+            is_ticking: boolean;
+        };
+        /**
+         * PulseStatusView
+         * @description What the installation senses, decided and did.
+         */
+        PulseStatusView: {
+            scope: components["schemas"]["PulseScopeView"];
+            /** Vitals */
+            vitals: components["schemas"]["VitalView"][];
+            /**
+             * Decisions
+             * @description The newest first.
+             */
+            decisions: components["schemas"]["DecisionView"][];
+            /**
+             * Ticks
+             * @description The newest first.
+             */
+            ticks: components["schemas"]["TickView"][];
+        };
+        /**
+         * QueueView
+         * @description The jobs of a queue.
+         */
+        QueueView: {
+            /** Queue */
+            queue: string;
+            /** Waiting */
+            waiting: number;
+            /** Running */
+            running: number;
+            /** Failed */
+            failed: number;
+            /**
+             * Oldest Seconds
+             * @description The age of the oldest job that waits.
+             */
+            oldest_seconds: number | null;
+        };
+        /**
          * ReasoningMessage
          * @description A span of the agent's reasoning, materialised as a message. Stands alone
          *     rather than composing BaseMessage, because it carries no name.
@@ -4022,6 +6102,60 @@ export interface components {
             degraded: string | null;
         };
         /**
+         * RefusedTextsView
+         * @description How many texts a model refused to embed.
+         */
+        RefusedTextsView: {
+            /** Model */
+            model: string;
+            /** Texts */
+            texts: number;
+        };
+        /**
+         * RemovedCorpusView
+         * @description What a removal took.
+         */
+        RemovedCorpusView: {
+            /** Documents */
+            documents: number;
+        };
+        /**
+         * RemovedDocumentView
+         * @description The document that was removed.
+         */
+        RemovedDocumentView: {
+            /**
+             * Document Id
+             * Format: uuid
+             */
+            document_id: string;
+        };
+        /**
+         * ReplayChangeView
+         * @description What happens to one memory, or to one statement of a fact.
+         */
+        ReplayChangeView: {
+            /**
+             * Change
+             * @enum {string}
+             */
+            change: "added" | "dropped" | "kept";
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "summary" | "episodic" | "semantic" | "fact";
+            /**
+             * Thread Id
+             * Format: uuid
+             */
+            thread_id: string;
+            /** Key */
+            key: string | null;
+            /** Content */
+            content: string;
+        };
+        /**
          * ReplayInput
          * @description Events to send again: one, or those of a range of time.
          * @example {
@@ -4073,6 +6207,22 @@ export interface components {
         RestoredView: {
             /** Memory Ids */
             memory_ids: string[];
+        };
+        /**
+         * ResultInput
+         * @description What the user's client answers to a call of its own tool.
+         * @example {
+         *       "value": {
+         *         "name": "Ann"
+         *       }
+         *     }
+         */
+        ResultInput: {
+            /**
+             * Value
+             * @description Any JSON value.
+             */
+            value: unknown;
         };
         /**
          * ResultView
@@ -4148,22 +6298,6 @@ export interface components {
             } | null;
         } & {
             [key: string]: unknown;
-        };
-        /**
-         * RollbackInput
-         * @description An old version to restore.
-         * @example {
-         *       "version": 1
-         *     }
-         */
-        RollbackInput: {
-            /** Version */
-            version: number;
-            /**
-             * Expected Version
-             * @description The newest version that you read, 0 for none; any version by default.
-             */
-            expected_version?: number | null;
         };
         /**
          * RotationInput
@@ -4393,6 +6527,8 @@ export interface components {
         RunListView: {
             /** Runs */
             runs: components["schemas"]["RunView"][];
+            /** @description For the `usage` that the last event of a run has; null for a key of one user. */
+            prices: components["schemas"]["ModelPricesView"] | null;
             /**
              * Next Cursor
              * @description Where the next page starts; null after the last page.
@@ -4526,6 +6662,14 @@ export interface components {
              * @description The model of query_embedding; by default the server's.
              */
             embedding_model?: string | null;
+            /** @description Of the parts of a score; the default by default. */
+            weights?: components["schemas"]["WeightsInput"] | null;
+            /**
+             * Explain
+             * @description For people who examine a search: return the parts of each score, and count no use.
+             * @default false
+             */
+            explain?: boolean;
         };
         /**
          * SearchView
@@ -4562,7 +6706,7 @@ export interface components {
              * Context Type
              * @enum {string}
              */
-            context_type: "system" | "memory" | "history" | "fact";
+            context_type: "system" | "memory" | "history" | "fact" | "document";
             /** Share */
             share: number;
             /** Used */
@@ -4711,6 +6855,25 @@ export interface components {
             events: components["schemas"]["EventView"][];
         };
         /**
+         * SourceChangeView
+         * @description What storing a source changed: names of tools.
+         */
+        SourceChangeView: {
+            /** Added */
+            added: string[];
+            /** Changed */
+            changed: string[];
+            /** Gone */
+            gone: string[];
+            /**
+             * Skipped
+             * @description Operations that no tool can be made of, and why.
+             */
+            skipped: {
+                [key: string]: string;
+            };
+        };
+        /**
          * SourceEventView
          * @description An event that something was extracted from.
          */
@@ -4735,6 +6898,116 @@ export interface components {
             occurred_at: string;
             /** Erased At */
             erased_at: string | null;
+        };
+        /**
+         * SourceInput
+         * @description An OpenAPI document, or the address of an MCP server. Credentials need a key of every app.
+         * @example {
+         *       "openapi_url": "https://example.org/openapi.json"
+         *     }
+         */
+        SourceInput: {
+            /**
+             * Openapi
+             * @description An OpenAPI document, 3.0 or 3.1.
+             */
+            openapi?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Openapi Url
+             * @description Or where it is.
+             */
+            openapi_url?: string | null;
+            /**
+             * Mcp Url
+             * @description Or an MCP server.
+             */
+            mcp_url?: string | null;
+            /**
+             * Base Url
+             * @description Instead of the document's servers.
+             */
+            base_url?: string | null;
+            /**
+             * Permissions
+             * @description Of all its tools.
+             */
+            permissions?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Credentials
+             * @description env:TOOL_NAME for each security scheme; of MCP, for `bearer`.
+             */
+            credentials?: {
+                [key: string]: string;
+            };
+            /**
+             * Allowed Networks
+             * @description Private networks that it may reach.
+             * @default
+             */
+            allowed_networks?: string;
+        };
+        /**
+         * SpanView
+         * @description A span of a trace.
+         */
+        SpanView: {
+            /** Trace Id */
+            trace_id: string;
+            /** Span Id */
+            span_id: string;
+            /**
+             * Parent Span Id
+             * @description The span above it; null for the first one.
+             */
+            parent_span_id: string | null;
+            /**
+             * Linked Trace Id
+             * @description Of a job: the trace of the append that caused it.
+             */
+            linked_trace_id: string | null;
+            /** Name */
+            name: string;
+            /**
+             * Kind
+             * @description internal, server, client, producer or consumer.
+             */
+            kind: string;
+            /**
+             * Service
+             * @description The process's role.
+             */
+            service: string;
+            /**
+             * Started At
+             * Format: date-time
+             */
+            started_at: string;
+            /**
+             * Duration Ns
+             * @description In nanoseconds.
+             */
+            duration_ns: number;
+            /**
+             * Error
+             * @description The type of the error; null if it succeeded.
+             */
+            error: string | null;
+            /** Session Id */
+            session_id: string | null;
+            /** Run Id */
+            run_id: string | null;
+            /** Attributes */
+            attributes: {
+                [key: string]: unknown;
+            };
+            /** Events */
+            events: {
+                [key: string]: unknown;
+            }[];
         };
         /**
          * StartedRunView
@@ -5124,6 +7397,39 @@ export interface components {
             newest_run: components["schemas"]["NewestRunView"] | null;
         };
         /**
+         * TickView
+         * @description A tick that decided something, or the first one of an hour.
+         */
+        TickView: {
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /**
+             * Ticks
+             * @description Its number.
+             */
+            ticks: number;
+            /** Holder */
+            holder: string;
+            /**
+             * Ms
+             * @description How long it took to decide.
+             */
+            ms: number;
+            /**
+             * Decided
+             * @description Pairs of a rule and an effect.
+             */
+            decided: [
+                string,
+                string
+            ][];
+            /** Errors */
+            errors: number;
+        };
+        /**
          * TicketInput
          * @description What a ticket allows.
          * @example {
@@ -5302,6 +7608,19 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * ToolPageView
+         * @description A page of tools, by their names.
+         */
+        ToolPageView: {
+            /** Tools */
+            tools: components["schemas"]["ToolView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
          * ToolResultItemView
          * @description The result of a tool.
          */
@@ -5335,6 +7654,90 @@ export interface components {
             toolOutput: unknown;
             /** Iserror */
             isError: boolean;
+        };
+        /**
+         * ToolView
+         * @description A tool.
+         */
+        ToolView: {
+            /** Name */
+            name: string;
+            /** Display Name */
+            display_name: string;
+            /** Description */
+            description: string;
+            /**
+             * Kind
+             * @enum {string}
+             */
+            kind: "python" | "http" | "mcp" | "client" | "sandbox";
+            /**
+             * Source
+             * @description The document or the server that describes it.
+             */
+            source: string | null;
+            /** Version */
+            version: number;
+            /** Is Active */
+            is_active: boolean;
+            /** Input Schema */
+            input_schema: {
+                [key: string]: unknown;
+            };
+            /** Output Schema */
+            output_schema: {
+                [key: string]: unknown;
+            } | null;
+            /** Permissions */
+            permissions: {
+                [key: string]: unknown;
+            };
+            /**
+             * Nature
+             * @description again: a call may be repeated.
+             * @enum {string}
+             */
+            nature: "again" | "once";
+            /** Timeout Seconds */
+            timeout_seconds: number;
+            /** Call Count */
+            call_count: number;
+            /** Avg Latency Ms */
+            avg_latency_ms: number;
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+            /**
+             * Updated At
+             * Format: date-time
+             */
+            updated_at: string;
+        };
+        /**
+         * TracePageView
+         * @description A page of traces: the first span of each in each process, the newest first.
+         */
+        TracePageView: {
+            /** Traces */
+            traces: components["schemas"]["SpanView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * TraceView
+         * @description A trace with those that are linked with it.
+         */
+        TraceView: {
+            /**
+             * Spans
+             * @description In the order of their start.
+             */
+            spans: components["schemas"]["SpanView"][];
         };
         /**
          * UrlSource
@@ -5391,6 +7794,63 @@ export interface components {
             [key: string]: unknown;
         };
         /**
+         * UserSummaryPageView
+         * @description A page of users, by name. With `contains`, a page before the last one may have fewer than `limit`.
+         */
+        UserSummaryPageView: {
+            /** Users */
+            users: components["schemas"]["UserSummaryView"][];
+            /**
+             * Next Cursor
+             * @description Where the next page starts; null after the last page.
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * UserSummaryView
+         * @description A user, how much is remembered, and what was said last.
+         */
+        UserSummaryView: {
+            /** User Id */
+            user_id: string;
+            /**
+             * Sessions
+             * @description 1000 means at least so many.
+             */
+            sessions: number;
+            /**
+             * Memories
+             * @description 1000 means at least so many.
+             */
+            memories: number;
+            /**
+             * Facts
+             * @description 1000 means at least so many.
+             */
+            facts: number;
+            /**
+             * Waiting Events
+             * @description Stored events that are not consolidated yet.
+             */
+            waiting_events: number;
+            /** Last Active At */
+            last_active_at: string | null;
+            /**
+             * Last Session Id
+             * @description The session that changed last.
+             */
+            last_session_id: string | null;
+            /** Last Role */
+            last_role: string | null;
+            /**
+             * Last Text
+             * @description Its newest message, up to 280 characters.
+             */
+            last_text: string | null;
+            /** Last Said At */
+            last_said_at: string | null;
+        };
+        /**
          * VerdictView
          * @description A memory that two policies treat differently.
          */
@@ -5421,6 +7881,31 @@ export interface components {
             other_score: number;
         };
         /**
+         * VersionListView
+         * @description The versions of a tool, the newest first.
+         */
+        VersionListView: {
+            /** Versions */
+            versions: components["schemas"]["VersionView"][];
+        };
+        /**
+         * VersionView
+         * @description A version of a tool's definition.
+         */
+        VersionView: {
+            /** Version */
+            version: number;
+            /** Definition */
+            definition: {
+                [key: string]: unknown;
+            };
+            /**
+             * Created At
+             * Format: date-time
+             */
+            created_at: string;
+        };
+        /**
          * VideoPart
          * @description A video part.
          */
@@ -5438,6 +7923,23 @@ export interface components {
             metadata?: unknown | null;
         } & {
             [key: string]: unknown;
+        };
+        /**
+         * VitalView
+         * @description The newest sample of a sense on a machine.
+         */
+        VitalView: {
+            /** Sense */
+            sense: string;
+            /** Machine */
+            machine: string;
+            /**
+             * At
+             * Format: date-time
+             */
+            at: string;
+            /** Data */
+            data: unknown;
         };
         /**
          * WeakMemoryView
@@ -5487,6 +7989,60 @@ export interface components {
             created_at: string;
         };
         /**
+         * WeightsInput
+         * @description How much each part of a match counts; only the ratios matter, and one of them is over 0.
+         */
+        WeightsInput: {
+            /**
+             * Bm25
+             * @description The row's own words.
+             * @default 0.1
+             */
+            bm25?: number;
+            /**
+             * Context Bm25
+             * @description Its words and those of the turns around it.
+             * @default 1
+             */
+            context_bm25?: number;
+            /**
+             * Similarity
+             * @description The similarity of the vectors.
+             * @default 0.7
+             */
+            similarity?: number;
+            /**
+             * Context Similarity
+             * @description The same over the turns around it.
+             * @default 0.4
+             */
+            context_similarity?: number;
+            /**
+             * Author
+             * @description The query names the speaker.
+             * @default 0.5
+             */
+            author?: number;
+            /**
+             * Recency
+             * @description How recent it is.
+             * @default 0.05
+             */
+            recency?: number;
+            /**
+             * Retention
+             * @description The strength of a memory, the confidence of a fact.
+             * @default 0.1
+             */
+            retention?: number;
+            /**
+             * Question
+             * @description Subtracted from a turn that ends in a question.
+             * @default 0.15
+             */
+            question?: number;
+        };
+        /**
          * WhyView
          * @description Why a row matched: the components of its score.
          */
@@ -5511,6 +8067,13 @@ export interface components {
             vector_rank: number | null;
             /** Matched Terms */
             matched_terms: string[];
+            /**
+             * Parts
+             * @description With `explain`: what each part adds to the score. Their sum is the score, unless below 0.
+             */
+            parts: {
+                [key: string]: number;
+            } | null;
         };
         /**
          * QuestionInput
@@ -5550,6 +8113,42 @@ export interface components {
             max_seconds?: number;
         };
         /**
+         * DecisionInput
+         * @description A decision on a proposal.
+         * @example {
+         *       "decided_by": "ops"
+         *     }
+         */
+        hippocampus__http__routes__instructions_schemas__DecisionInput: {
+            /**
+             * Decided By
+             * @description Who decided; recorded with the proposal.
+             */
+            decided_by?: string | null;
+            /**
+             * Force
+             * @description Approve even if the instruction has changed since.
+             * @default false
+             */
+            force?: boolean;
+        };
+        /**
+         * RollbackInput
+         * @description An old version to restore.
+         * @example {
+         *       "version": 1
+         *     }
+         */
+        hippocampus__http__routes__instructions_schemas__RollbackInput: {
+            /** Version */
+            version: number;
+            /**
+             * Expected Version
+             * @description The newest version that you read, 0 for none; any version by default.
+             */
+            expected_version?: number | null;
+        };
+        /**
          * QuestionInput
          * @description The user's message that a run answers.
          */
@@ -5566,6 +8165,28 @@ export interface components {
             content: string | {
                 [key: string]: unknown;
             }[];
+        };
+        /**
+         * DecisionInput
+         * @description Whether a call that waits is made.
+         * @example {
+         *       "approved": true
+         *     }
+         */
+        pulse__http__routes__tools_schemas__DecisionInput: {
+            /** Approved */
+            approved: boolean;
+        };
+        /**
+         * RollbackInput
+         * @description The version to restore.
+         * @example {
+         *       "version": 1
+         *     }
+         */
+        pulse__http__routes__tools_schemas__RollbackInput: {
+            /** Version */
+            version: number;
         };
     };
     responses: never;
@@ -7142,6 +9763,10 @@ export interface operations {
     list_threads_api_threads_get: {
         parameters: {
             query?: {
+                /** @description Only ids that contain this, in upper or lower case. */
+                contains?: string;
+                /** @description Only this thread. */
+                thread_id?: string | null;
                 /** @description The application. Or the header X-App-Name, percent-encoded. One of the two. */
                 app_name?: string | null;
                 /** @description The user. Or the header X-User-Id, percent-encoded. One of the two. */
@@ -10560,7 +13185,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description There is no such session (`/problems/session-not-found`). */
+            /** @description There is no such thing (`/problems/not-found`). There is no such session (`/problems/session-not-found`). */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -10835,6 +13460,1351 @@ export interface operations {
                 };
             };
             /** @description The system prompt is over the budget (`/problems/context-budget`). The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The model refused the call (`/problems/model-refused`). */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The model is unavailable (`/problems/model-unavailable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_corpora_v1_apps__app_name__corpora_get: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CorpusPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_corpus_v1_apps__app_name__corpora__corpus__get: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                corpus: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CorpusView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_corpus_v1_apps__app_name__corpora__corpus__put: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: {
+                /** @description `*`: create it, and change none that exists. */
+                "if-none-match"?: string | null;
+            };
+            path: {
+                /** @description The application. */
+                app_name: string;
+                corpus: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CorpusInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CorpusView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is a corpus of this name (`/problems/corpus-exists`). */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_corpus_v1_apps__app_name__corpora__corpus__delete: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                corpus: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedCorpusView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The corpus may only be read (`/problems/corpus-access`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_documents_v1_apps__app_name__corpora__corpus__documents_get: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+                status?: ("waiting" | "running" | "ready" | "failed") | null;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                corpus: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    add_document_v1_apps__app_name__corpora__corpus__documents_post: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                corpus: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DocumentInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AddedDocumentView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The corpus may only be read (`/problems/corpus-access`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). The document cannot be read (`/problems/unreadable-document`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A library is not installed (`/problems/library-missing`). */
+            501: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    remove_document_v1_apps__app_name__corpora__corpus__documents_delete: {
+        parameters: {
+            query: {
+                /** @description The document's address. */
+                source_uri: string;
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                corpus: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RemovedDocumentView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The corpus may only be read (`/problems/corpus-access`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_document_v1_apps__app_name__documents__document_id__get: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                document_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retry_document_v1_apps__app_name__documents__document_id__retry_post: {
+        parameters: {
+            query?: {
+                /** @description Act for this user; by default for the app itself. */
+                user?: string | null;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                document_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The corpus may only be read (`/problems/corpus-access`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The job has not failed (`/problems/job-not-failed`). */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_document_v1_apps__app_name__users__user_id__documents__document_id__text_get: {
+        parameters: {
+            query?: {
+                char_from?: number;
+                length?: number;
+                /** @description By default that which is searched. */
+                version?: number | null;
+                /** @description A role of the user. Repeatable. */
+                role?: string[] | null;
+            };
+            header?: never;
+            path: {
+                document_id: string;
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DocumentTextView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    search_knowledge_v1_apps__app_name__users__user_id__knowledge_search_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KnowledgeSearchInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KnowledgeResponseView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The corpus may only be read (`/problems/corpus-access`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ask_knowledge_v1_apps__app_name__users__user_id__knowledge_ask_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KnowledgeQuestionInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KnowledgeAnswerView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -12823,6 +16793,250 @@ export interface operations {
             };
         };
     };
+    get_job_effects_v1_apps__app_name__users__user_id__jobs__job_id__effects_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobEffectsView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such job (`/problems/job-not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    replay_memories_v1_apps__app_name__users__user_id__replays_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MemoryReplayInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MemoryReplayView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such session (`/problems/session-not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description A session changed during the replay (`/problems/replay-overtaken`). */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The model refused the call (`/problems/model-refused`). */
+            502: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The model is unavailable (`/problems/model-unavailable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     retry_job_v1_apps__app_name__users__user_id__jobs__job_id__retry_post: {
         parameters: {
             query?: never;
@@ -12973,6 +17187,203 @@ export interface operations {
                 };
             };
             /** @description There is no such job (`/problems/job-not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_traces_v1_apps__app_name__users__user_id__traces_get: {
+        parameters: {
+            query?: {
+                /** @description Only of this session. */
+                session_id?: string | null;
+                /** @description Only those that failed. */
+                failed?: boolean;
+                /** @description Only those that took this long. */
+                min_duration_ms?: number;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TracePageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_trace_v1_apps__app_name__users__user_id__traces__trace_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                trace_id: string;
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TraceView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such trace (`/problems/trace-not-found`). */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -13450,7 +17861,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["RollbackInput"];
+                "application/json": components["schemas"]["hippocampus__http__routes__instructions_schemas__RollbackInput"];
             };
         };
         responses: {
@@ -13678,7 +18089,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["DecisionInput"];
+                "application/json": components["schemas"]["hippocampus__http__routes__instructions_schemas__DecisionInput"];
             };
         };
         responses: {
@@ -13814,7 +18225,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["DecisionInput"];
+                "application/json": components["schemas"]["hippocampus__http__routes__instructions_schemas__DecisionInput"];
             };
         };
         responses: {
@@ -14962,6 +19373,1692 @@ export interface operations {
             };
         };
     };
+    list_tools_v1_apps__app_name__tools_get: {
+        parameters: {
+            query?: {
+                inactive?: boolean;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    put_source_v1_apps__app_name__tool_sources__source__put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                source: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SourceInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SourceChangeView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    get_tool_v1_apps__app_name__tools__name__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_versions_v1_apps__app_name__tools__name__versions_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionListView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    set_permissions_v1_apps__app_name__tools__name__permissions_put: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PermissionsInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    disable_tool_v1_apps__app_name__tools__name__disable_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    enable_tool_v1_apps__app_name__tools__name__enable_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    rollback_tool_v1_apps__app_name__tools__name__rollback_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["pulse__http__routes__tools_schemas__RollbackInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ToolView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_executions_v1_apps__app_name__tool_executions_get: {
+        parameters: {
+            query?: {
+                tool?: string | null;
+                user?: string | null;
+                status?: ("waiting" | "running" | "succeeded" | "failed" | "timeout" | "cancelled" | "unknown" | "refused") | null;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExecutionPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    call_tool_v1_apps__app_name__users__user_id__tools__name__call_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                name: string;
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CallInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    decide_call_v1_apps__app_name__users__user_id__tool_executions__execution_id__decision_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                execution_id: string;
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["pulse__http__routes__tools_schemas__DecisionInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    answer_call_v1_apps__app_name__users__user_id__tool_executions__execution_id__result_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                execution_id: string;
+                /** @description The application. */
+                app_name: string;
+                /** @description The user's id in the application. */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResultInput"];
+            };
+        };
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallView"];
+                };
+            };
+            /** @description The body is not JSON (`/problems/invalid-json`). The request cannot be read (`/problems/bad-request`). */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body is too large (`/problems/body-too-large`). */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The body's type is not JSON (`/problems/unsupported-media-type`). The body is compressed (`/problems/encoded-body`). */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_acts_v1_apps__app_name__audit_get: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ActPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_caller_api_me_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallerView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_apps_v1_apps_get: {
+        parameters: {
+            query?: {
+                /** @description Only names that contain this, in upper or lower case. */
+                contains?: string;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AppSummaryPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_users_v1_apps__app_name__users_get: {
+        parameters: {
+            query?: {
+                /** @description Only names that contain this, in upper or lower case. */
+                contains?: string;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The application. */
+                app_name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserSummaryPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     health_health_get: {
         parameters: {
             query?: never;
@@ -15029,6 +21126,461 @@ export interface operations {
             };
             /** @description This path has no such method (`/problems/method-not-allowed`). */
             405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_pulse_status_api_pulse_status_get: {
+        parameters: {
+            query?: {
+                /** @description The instance; by default HIPPOCAMPUS_PULSE_SCOPE. */
+                scope?: string | null;
+                /** @description The maximum number of ticks and of decisions. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PulseStatusView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_pulse_events_api_pulse_events_get: {
+        parameters: {
+            query?: {
+                /** @description The instance; by default HIPPOCAMPUS_PULSE_SCOPE. */
+                scope?: string | null;
+                /** @description Such as effect, effect-failed or promote. */
+                kind?: string | null;
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PulseEventPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description There is no such thing (`/problems/not-found`). */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_overview_api_installation_overview_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OverviewView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    read_activity_api_installation_activity_get: {
+        parameters: {
+            query?: {
+                hours?: number;
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ActivityView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The key's rate limit is exceeded (`/problems/too-many-requests`). */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Internal error (`/problems/internal-error`). */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Too many requests at once (`/problems/overloaded`). The request took too long (`/problems/timed-out`). The database does not respond (`/problems/database-unreachable`). */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_keys_api_installation_keys_get: {
+        parameters: {
+            query?: {
+                /** @description next_cursor of the previous page, with the same filters. */
+                cursor?: string | null;
+                /** @description The maximum number of items. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyPageView"];
+                };
+            };
+            /** @description The key is missing, wrong, revoked or expired (`/problems/wrong-key`). */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This host name is not served (`/problems/wrong-host`). The key is for another app (`/problems/wrong-app`). The key is for another user (`/problems/wrong-user`). The key lacks the role for this (`/problems/role-missing`). */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description This path has no such method (`/problems/method-not-allowed`). */
+            405: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is wrong (`/problems/invalid-request`). */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -72,6 +72,10 @@ class ReadAdmission(Admission):
     """Admits requests that need the role `read`."""
 
 
+class FileAdmission(Admission):
+    """Admits requests that read a file, which may take half a minute: they take no slot of other writes."""
+
+
 class StreamAdmission(Admission):
     """Admits requests for streams, until their response begins: thousands of clients may reconnect at once.
 

@@ -50,8 +50,20 @@ class FrameStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        self._send_chunk: Send = scope.get("state", {}).get("server_send", send)
         async with self._release:
             await super().__call__(scope, receive, send)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send the head through every layer of the middleware, and the chunks past them to the server.
+
+        No layer looks at a chunk of a stream, and thousands of clients get each one.
+        """
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        send_chunk = self._send_chunk
+        async for chunk in self.body_iterator:
+            await send_chunk({"type": "http.response.body", "body": chunk, "more_body": True})
+        await send_chunk({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def notice(text: str, retry_ms: tuple[int, int] = RETRY_MS) -> bytes:
@@ -78,7 +90,9 @@ async def sse_of(
     try:
         async with aclosing(batches) as frames_in_time:  # type: ignore[type-var]  # they are generators
             async for frames in frames_in_time:
-                if frames:
+                if len(frames) == 1:
+                    yield frames[0].sse(legacy=legacy)
+                elif frames:
                     yield b"".join([frame.sse(legacy=legacy) for frame in frames])
                 else:
                     yield custom_frame(name, "heartbeat") if custom else HEARTBEAT

@@ -27,6 +27,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pulse.http.edge import problems
 from pulse.http.edge.key_ring import ANYBODY, KeyRing
 from pulse.http.edge.refusals import refuse
+from pulse.tracing.manager import current_tracing
+from pulse.tracing.spans import NO_SPAN, Span
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -53,12 +55,6 @@ class Telemetry(Protocol):
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request; `route` is the template, or ``unmatched``."""
 
-    def appended(self, events: int) -> None:
-        """Count the new events of one append."""
-
-    def conflict(self) -> None:
-        """Count an append that was refused because the session had changed."""
-
 
 class Edge:
     """The outermost layer: gives each request an id, logs and counts it, and turns an unexpected error into a 500."""
@@ -80,6 +76,11 @@ class Edge:
             await self._serve_socket(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send)
+        scope["state"]["server_send"] = send
+        with exchange.span():
+            await self._serve(exchange, scope, receive, send)
+
+    async def _serve(self, exchange: _Exchange, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             if {name for name, _ in scope["headers"]} >= _LENGTHS:
                 # A proxy in front may have read another body than we would: nothing after this request can be trusted.
@@ -140,8 +141,19 @@ class _Exchange:
         self.status = 0
         self._scope, self._receive, self._send = scope, receive, send
         self._bytes_in = 0
+        self._span: Span = NO_SPAN
         self._began = time.perf_counter()
         scope.setdefault("state", {})["request_id"] = self.request_id
+
+    def span(self) -> Span:
+        """Return the span of this request, below that of its caller; none for what monitors ask every few seconds."""
+        tracing = current_tracing()
+        if not tracing.is_on or self._scope["path"].startswith(_OPEN_PATHS):
+            return NO_SPAN
+        parent = Headers(scope=self._scope).get("traceparent")
+        attributes = {"hippocampus.request_id": self.request_id}
+        self._span = tracing.span("request", kind="server", parent=parent, is_new=True, attributes=attributes)
+        return self._span
 
     async def receive(self) -> Message:
         message = await self._receive()
@@ -171,6 +183,12 @@ class _Exchange:
         route = getattr(self._scope.get("route"), "path", "unmatched")
         status = self.status or 499  # The client disconnected before there was a response.
         telemetry.request(method, route, status, seconds)
+        if self._span.is_recording:
+            self._span.rename(f"{method} {route}")
+            facts = {"http.request.method": method, "http.route": route, "http.response.status_code": status}
+            self._span.set_attributes(facts)
+            if status >= 500:
+                self._span.fail(str(status))
         error = self._scope["state"].get("error")
         _log.info(
             "request",

@@ -82,6 +82,23 @@ IfNoneMatch = Annotated[
 ]
 
 
+async def _only_new(
+    if_none_match: Annotated[
+        str | None,
+        Header(max_length=_HEADER_LENGTH_MAX, description="`*`: create it, and change none that exists."),
+    ] = None,
+) -> bool:
+    if if_none_match is None:
+        return False
+    if if_none_match.strip() != "*":
+        raise problems.ProblemError(problems.INVALID_REQUEST, "header If-None-Match: write *, since it has no ETag")
+    return True
+
+
+#: Whether a PUT is to create something, and to leave what exists as it is.
+OnlyNew = Annotated[bool, Depends(_only_new)]
+
+
 @contextmanager
 def precondition(condition: IfMatch | None) -> Iterator[None]:
     """Turn a conflict of versions in the block into a failed precondition, if the request has a condition."""

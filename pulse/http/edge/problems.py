@@ -83,6 +83,12 @@ SESSION_NOT_FOUND = Kind(
 RUN_NOT_FOUND = Kind(
     "run-not-found", 404, "There is no such run", "Start it first, or check the app, the user and the run."
 )
+TRACE_NOT_FOUND = Kind(
+    "trace-not-found",
+    404,
+    "There is no such trace",
+    "It is stored a second after its end, if HIPPOCAMPUS_TRACING has postgres, and for HIPPOCAMPUS_TRACES_KEEP_DAYS.",
+)
 NOT_FOUND = Kind("not-found", 404, "There is no such thing", "Check the app, the user and the id.")
 METHOD_NOT_ALLOWED = Kind(
     "method-not-allowed", 405, "This path has no such method", "The header Allow lists the methods that it has."
@@ -133,6 +139,9 @@ RUN_PRUNED = Kind(
 BODY_TOO_LARGE = Kind(
     "body-too-large", 413, "The body is too large", "Send smaller batches, or raise HIPPOCAMPUS_MAX_BODY_BYTES."
 )
+SECRET_REFUSED = Kind(
+    "secret-refused", 422, "The text holds a secret", "Remove what 'detail' names: the app's policy refuses secrets."
+)
 EVENT_TOO_LARGE = Kind(
     "event-too-large", 413, "An event is over the app's limit", "Keep the payload elsewhere and append a reference."
 )
@@ -177,6 +186,13 @@ CONNECTIONS_EXHAUSTED = Kind(
     "Try again. The operator must lower HIPPOCAMPUS_DATABASE_POOL_SIZE or raise max_connections: see `hippocampus"
     " doctor`.",
 )
+APP_MOVING = Kind("app-moving", 503, "The app is being moved to another cell", _TRY_AGAIN)
+WRONG_CELL = Kind(
+    "wrong-cell",
+    421,
+    "The app is served by another cell",
+    "Send the request to a writer of the cell that 'detail' names.",
+)
 SCHEMA_MISMATCH = Kind(
     "schema-mismatch", 503, "The database is not at this program's schema", "Run `hippocampus migrate`."
 )
@@ -184,14 +200,17 @@ SCHEMA_MISMATCH = Kind(
 KINDS: dict[str, Kind] = {each.slug: each for each in list(globals().values()) if isinstance(each, Kind)}
 
 _BY_ERROR: dict[type[Exception], Kind] = {
+    errors.SecretRefusedError: SECRET_REFUSED,
     errors.EventTooLargeError: EVENT_TOO_LARGE,
     errors.StateTooLargeError: STATE_TOO_LARGE,
     errors.InvalidInputError: INVALID_REQUEST,
     errors.SessionNotFoundError: SESSION_NOT_FOUND,
     errors.SessionExistsError: SESSION_EXISTS,
     errors.ConcurrencyConflictError: VERSION_CONFLICT,
+    errors.RedactionChangedError: VERSION_CONFLICT,
     errors.EventConflictError: EVENT_CONFLICT,
     errors.RunNotFoundError: RUN_NOT_FOUND,
+    errors.ToolNotFoundError: NOT_FOUND,
     errors.RunConflictError: RUN_CONFLICT,
     errors.RunActiveError: RUN_ACTIVE,
     errors.RunEndedError: RUN_ENDED,
@@ -203,6 +222,8 @@ _BY_ERROR: dict[type[Exception], Kind] = {
     errors.StreamsClosedError: ENDING,
     errors.DatabaseUnreachableError: DATABASE_UNREACHABLE,
     errors.SchemaError: SCHEMA_MISMATCH,
+    errors.AppMovingError: APP_MOVING,
+    errors.WrongCellError: WRONG_CELL,
     asyncpg.InterfaceError: DATABASE_UNREACHABLE,
     asyncpg.InternalClientError: DATABASE_UNREACHABLE,  # disconnected between two messages of the protocol
     OSError: DATABASE_UNREACHABLE,  # refused, reset, no such host; no such file: the socket of a stopped server

@@ -17,8 +17,10 @@ from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 from starlette.routing import BaseRoute
 
+from pulse.actor import act_as
 from pulse.api_keys import Grant, Role
 from pulse.http.edge import problems
+from pulse.tracing.manager import current_tracing
 
 
 class _RoleCheck:
@@ -29,11 +31,24 @@ class _RoleCheck:
 
     async def __call__(self, connection: HTTPConnection) -> None:
         check_role(connection, self.role)
+        if current_tracing().is_on:
+            # Only once the caller may act for them: a refused request belongs to nobody.
+            _note_owners(connection)
 
 
 def require(role: Role) -> Any:
     """Return the dependency of a route that needs this role; `admin` includes the other two."""
     return Depends(_RoleCheck(role))
+
+
+async def _check_every_app(connection: HTTPConnection) -> None:
+    grant = grant_of(connection)
+    if grant is not None and grant.app_name is not None:
+        raise problems.ProblemError(problems.WRONG_APP)
+
+
+#: The dependency of a route about the whole installation: a key of one app is refused, also one that names its app.
+EVERY_APP = Depends(_check_every_app)
 
 
 def grant_of(connection: HTTPConnection) -> Grant | None:
@@ -57,14 +72,40 @@ def check_role(connection: HTTPConnection, role: Role) -> None:
         raise problems.ProblemError(problems.WRONG_USER)
     if not grant.has(role):
         raise problems.ProblemError(problems.ROLE_MISSING, f"this needs a key with the role '{role}'")
+    act_as(f"key:{grant.key_id}")
+
+
+def asserted_roles(connection: HTTPConnection, roles: list[str]) -> list[str]:
+    """Return the roles of a user that a caller asserts: not with a key of one user, which the user may hold.
+
+    Raises:
+        ProblemError: the key is of one user.
+    """
+    grant = grant_of(connection)
+    if roles and grant is not None and grant.user_id is not None:
+        raise problems.ProblemError(
+            problems.ROLE_MISSING, "a user's roles are the app's to assert: this needs a key without a user"
+        )
+    return roles
 
 
 def role_of(route: BaseRoute) -> Role | None:
     """Return the role that a route requires; None if it requires none."""
     if not isinstance(route, APIRoute):
         return None
-    found = {each.call.role for each in route.dependant.dependencies if isinstance(each.call, _RoleCheck)}
+    found = {each.dependency.role for each in route.dependencies if isinstance(each.dependency, _RoleCheck)}
     return found.pop() if len(found) == 1 else None
+
+
+def _note_owners(connection: HTTPConnection) -> None:
+    """Say whose the request's span is."""
+    apps, users = set(_named_apps(connection)), set(_named_users(connection))
+    session = connection.path_params.get("session_id")
+    current_tracing().annotate(
+        app_name=apps.pop() if len(apps) == 1 else None,
+        user_id=users.pop() if len(users) == 1 else None,
+        session_id=None if session is None else _decode(session),
+    )
 
 
 def _named_apps(connection: HTTPConnection) -> Iterator[str]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.routing import APIRoute
 from starlette.responses import Response
+from starlette.routing import compile_path, get_name
 
 from pulse.http.edge import problems
-from pulse.http.edge.bodies import Admission, ExactRequest, ReadAdmission, StreamAdmission, receive_body
+from pulse.http.edge.bodies import Admission, ExactRequest, FileAdmission, ReadAdmission, StreamAdmission, receive_body
 from pulse.http.edge.frame_stream import FrameStream
 from pulse.http.edge.roles import check_role, role_of
 from pulse.http.edge.services import service_of
@@ -19,7 +21,51 @@ APP_PATH: Final = "/v1/apps/{app_name}"
 USER_PATH: Final = f"{APP_PATH}/users/{{user_id}}"
 
 
-class ExactRoute(APIRoute):
+async def _reads_file() -> None: ...
+
+
+#: Held while a route is made: what another thread reads of it then is not there yet. By one thread, for its own reads.
+_making: Final = threading.RLock()
+
+#: The dependency of a route that reads a file: `FileAdmission` admits its requests.
+READS_FILE: Final = Depends(_reads_file)
+
+
+class DeferredRoute(APIRoute):
+    """A route of which only what tells requests apart is made at once.
+
+    The rest, such as the parameters and the models, would take much of a writer's start; it is made when it is first
+    read, by the first request for the route or for the API's document.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        self.path, self.endpoint = path, endpoint
+        self.path_regex, self.path_format, self.param_convertors = compile_path(path)
+        self.methods = {method.upper() for method in options.get("methods") or ("GET",)}
+        self.name = options.get("name") or get_name(endpoint)
+        self.dependencies = list(options.get("dependencies") or ())
+        self._options: dict[str, Any] | None = options
+
+    def __getattr__(self, name: str) -> Any:
+        with _making:
+            if name in vars(self):
+                return vars(self)[name]  # made by another thread meanwhile
+            options = vars(self).get("_options")
+            if options is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self._options = None
+            try:
+                self._make(options)
+            except BaseException:
+                self._options = options
+                raise
+        return getattr(self, name)
+
+    def _make(self, options: Mapping[str, Any]) -> None:
+        APIRoute.__init__(self, self.path, self.endpoint, **options)
+
+
+class ExactRoute(DeferredRoute):
     """A route that requires a role, reads its body without loss, and waits for admission.
 
     The role is checked before the body is read: a caller without it costs no parsing.
@@ -30,6 +76,11 @@ class ExactRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
+        if role_of(self) is None:
+            raise LookupError(f"the route {path} requires no role: give it dependencies=[require(...)]")
+
+    def _make(self, options: Mapping[str, Any]) -> None:
+        super()._make(options)
         note = f"Needs a key with the role `{role_of(self)}`."
         if note not in self.description:
             self.description = f"{self.description}\n\n{note}".strip()
@@ -39,11 +90,12 @@ class ExactRoute(APIRoute):
         handle = super().get_route_handler()
         has_body = self.body_field is not None
         role = role_of(self)
-        if role is None:
-            raise LookupError(f"the route {self.path} requires no role: give it dependencies=[require(...)]")
+        assert role is not None  # noqa: S101 - checked when the route was made
         admission: type[Admission] = ReadAdmission if role == "read" else Admission
         if self.response_class is FrameStream:
             admission = StreamAdmission
+        elif READS_FILE in self.dependencies:
+            admission = FileAdmission
 
         async def handle_exactly(request: Request) -> Response:
             exact = ExactRequest(request.scope, request.receive)

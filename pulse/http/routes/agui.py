@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from ag_ui.core import RunAgentInput
 from fastapi import Depends, Path, Query, Request
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
+from pulse.agui import types as agui
 from pulse.http.edge import problems
 from pulse.http.edge.frame_stream import FrameStream
 from pulse.http.edge.roles import require
@@ -71,7 +71,7 @@ History = Annotated[
 )
 async def run_default_agent(
     request: Request,
-    body: RunAgentInput,
+    body: agui.RunAgentInput,
     access: RunAccess,
     last_event_id: LastEventId = None,
     on_disconnect: OnDisconnect = "continue",
@@ -93,7 +93,7 @@ async def run_default_agent(
 async def run_agent(
     request: Request,
     agent_name: Annotated[str, Path(max_length=255)],
-    body: RunAgentInput,
+    body: agui.RunAgentInput,
     access: RunAccess,
     last_event_id: LastEventId = None,
     on_disconnect: OnDisconnect = "continue",
@@ -120,7 +120,7 @@ _DEFAULTS = RunOptions()
 async def begin(
     connection: HTTPConnection,
     agent_name: str | None,
-    body: RunAgentInput,
+    body: agui.RunAgentInput,
     access: Access,
     options: RunOptions = _DEFAULTS,
 ) -> Intake:
@@ -153,7 +153,7 @@ async def begin(
 async def _run(
     request: Request,
     agent_name: str | None,
-    body: RunAgentInput,
+    body: agui.RunAgentInput,
     access: Access,
     last_event_id: str | None,
     options: RunOptions,

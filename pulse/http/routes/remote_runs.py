@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.middleware import Telemetry
 from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.roles import require
 from pulse.http.edge.routing import make_router
@@ -73,12 +72,10 @@ async def write_run(
     owner: AssertedOwner,
     body: schemas.RunEventsInput,
     remote: Remote,
-    telemetry: Annotated[Telemetry, service(Telemetry)],
 ) -> Response:
     """Store events of a run, in order, all or none, and renew its lease. Safe to repeat with the same event ids."""
     records = [event.record() for event in body.events]
     written = await remote.write(*owner, run_id, holder=body.holder, events=records)
-    telemetry.appended(len(written.new_events))
     return reply(_events_view(written))
 
 

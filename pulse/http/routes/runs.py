@@ -19,7 +19,7 @@ from pulse.http.edge.bodies import reply
 from pulse.http.edge.frame_stream import FrameStream, sse_of
 from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.pages import Page, page_of
-from pulse.http.edge.roles import check_role, require
+from pulse.http.edge.roles import check_role, grant_of, require
 from pulse.http.edge.routing import make_router
 from pulse.http.edge.schemas import RunId, ThreadId
 from pulse.http.edge.services import service, service_of
@@ -34,12 +34,14 @@ from pulse.http.routes.runs_schemas import (
     AgentListView,
     AgentView,
     MessageListView,
+    ModelPricesView,
     RunListView,
     RunView,
     TicketInput,
     TicketView,
 )
 from pulse.runs.agents import AgentRunner
+from pulse.runs.prices import ModelPrices
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
 from pulse.session_key import SessionKey
@@ -231,9 +233,11 @@ async def list_messages(
     responses=problems.documented(problems.SESSION_NOT_FOUND),
 )
 async def list_runs(
+    request: Request,
     thread_id: ThreadId,
     runs: Runs,
     sessions: Annotated[OpenSessionService, service(OpenSessionService)],
+    prices: Annotated[ModelPrices, service(ModelPrices)],
     owner: AssertedOwner,
     page: Annotated[Page, page_of(100)],
 ) -> Response:
@@ -243,7 +247,10 @@ async def list_runs(
         raise SessionKey(*owner, thread_id).not_found()
     following = page.next_cursor(found, lambda each: each.id)
     shown = [RunView.of(run, thread_id=run.session_id) for run in found]
-    return reply(RunListView(runs=shown, next_cursor=following))
+    grant = grant_of(request)
+    # What the operator pays is not for those who hold a key of one user.
+    view = None if grant is None or grant.user_id is not None else ModelPricesView.of(prices)
+    return reply(RunListView(runs=shown, prices=view, next_cursor=following))
 
 
 @router.get("/agents", summary="List the agents", dependencies=[require("read")], response_model=AgentListView)

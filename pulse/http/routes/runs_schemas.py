@@ -26,10 +26,28 @@ class RunView(View):
     completed_at: datetime | None
 
 
+class ModelPriceView(View):
+    """The price of a model, per million tokens."""
+
+    input: float
+    output: float
+
+
+class ModelPricesView(View):
+    """What the operator says that models cost (HIPPOCAMPUS_MODEL_PRICES)."""
+
+    currency: str
+    models: Annotated[dict[str, ModelPriceView], Field(description="By the model's name; others are not known.")]
+
+
 class RunListView(View):
     """A page of a thread's runs, the newest first."""
 
     runs: list[RunView]
+    prices: Annotated[
+        ModelPricesView | None,
+        Field(description="For the `usage` that the last event of a run has; null for a key of one user."),
+    ]
     next_cursor: NextCursor
 
 

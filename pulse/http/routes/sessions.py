@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.middleware import Telemetry
 from pulse.http.edge.owner import PathOwner, PathSession
 from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.preconditions import NOT_MODIFIED, IfNoneMatch, Precondition, precondition, tagged
@@ -156,7 +155,6 @@ async def append_events(
     body: Annotated[schemas.AppendInput, Body()],
     sessions: Sessions,
     condition: Precondition,
-    telemetry: Annotated[Telemetry, service(Telemetry)],
 ) -> Response:
     """Append events in order, all or none, with their state deltas and the jobs that the app's policy requires.
 
@@ -173,5 +171,4 @@ async def append_events(
                 )
             expected = required if required is not None else expected
         outcome = await sessions.append(*key, records, expected_version=expected)
-    telemetry.appended(len(outcome.new_events))
     return reply(schemas.AppendedView.of_append(outcome), 201 if outcome.new_events else 200)

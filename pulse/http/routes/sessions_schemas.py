@@ -72,6 +72,7 @@ class EventInput(Body):
             description="When it happened, in seconds since 1970; now by default.",
         ),
     ] = None
+    metadata: JsonObject = Field(default={}, description="Search can filter turns, and facts from them, by it.")
 
     def record(self) -> Event:
         """Return the event to append."""
@@ -82,6 +83,7 @@ class EventInput(Body):
             invocation_id=self.invocation_id,
             actions=EventActions(state_delta=self.actions.state_delta, other=self.actions.other),
             timestamp=self.timestamp,
+            metadata=self.metadata,
             id=self.id or str(uuid.uuid4()),
         )
 
@@ -136,6 +138,7 @@ class EventView(View):
     content: Annotated[Escaped, Field(description=ESCAPE_NOTE)]
     actions: ActionsView
     timestamp: Annotated[float, Field(description="When it happened, in seconds since 1970.")]
+    metadata: EscapedObject
     created_at: Annotated[datetime, Field(description="When it was recorded.")]
 
 

@@ -27,15 +27,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 import structlog
-from ag_ui.core import RunAgentInput, RunErrorEvent
 from fastapi import APIRouter, Query, WebSocket
 from pydantic import ValidationError
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect, WebSocketState
 
+from pulse.agui import types as agui
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
 from pulse.database import FAULTS
@@ -73,7 +73,7 @@ _CODES = {
 _FAULTS = (PulseError, *FAULTS)
 _Frames = AsyncIterator[Sequence[Frame]]
 # What was sent while a run is executed, or why it was refused; a client that sends more is read no further.
-_Inputs = asyncio.Queue[RunAgentInput | Exception]
+_Inputs: TypeAlias = "asyncio.Queue[agui.RunAgentInput | Exception]"
 _INPUTS_MAX = 8
 _log = structlog.get_logger(__name__)
 
@@ -245,7 +245,7 @@ async def _read_inputs(socket: WebSocket, access: Access, inputs: _Inputs) -> No
             if isinstance(value, dict) and value.get("type") == "abort":
                 await _abort(socket, access, value.get("runId"))
             else:
-                await inputs.put(RunAgentInput.model_validate(value))
+                await inputs.put(agui.RunAgentInput.model_validate(value))
         except (ValueError, problems.ProblemError, *_FAULTS) as error:
             # Reported between two runs: RUN_ERROR would end the one that is being sent.
             await inputs.put(error)
@@ -309,7 +309,7 @@ async def _report(socket: WebSocket, error: Exception) -> bool:
         detail = str(error.detail)
     elif isinstance(error, PulseError) and kind.status < 500:
         detail = str(error)
-    refusal = Frame("", RunErrorEvent(message=f"{kind.title}: {detail}", code=kind.slug))
+    refusal = Frame("", agui.RunErrorEvent(message=f"{kind.title}: {detail}", code=kind.slug))
     try:
         await socket.send_text(refusal.json().decode())
     except (WebSocketDisconnect, RuntimeError):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from pulse.http.edge.roles import require
+from pulse.http.edge.roles import EVERY_APP, require
 from pulse.http.edge.routing import make_router
 from pulse.http.edge.schemas import Id, RunId, View
 from pulse.http.edge.services import service
@@ -28,7 +28,7 @@ class SentView(View):
 @router.get(
     "/test-notify",
     summary="Send a test notification",
-    dependencies=[require("admin")],
+    dependencies=[require("admin"), EVERY_APP],
     response_model_exclude_none=True,
 )
 async def notify_thread(tests: Tests, thread_id: Annotated[Id, Query()] = "test-thread") -> SentView:
@@ -39,7 +39,7 @@ async def notify_thread(tests: Tests, thread_id: Annotated[Id, Query()] = "test-
 @router.get(
     "/test-sse-notify/{run_id}",
     summary="Send a test notification to a run",
-    dependencies=[require("admin")],
+    dependencies=[require("admin"), EVERY_APP],
     response_model_exclude_none=True,
 )
 async def notify_run(tests: Tests, run_id: RunId) -> SentView:

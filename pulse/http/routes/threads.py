@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
@@ -19,7 +19,7 @@ from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import require
 from pulse.http.edge.routing import make_router
-from pulse.http.edge.schemas import SessionId
+from pulse.http.edge.schemas import WITHOUT_NUL, Id, SessionId
 from pulse.http.edge.services import service, service_of
 from pulse.http.edge.stream_access import Access, StreamSettings, access_of
 from pulse.http.routes.runs import STREAM, Frames, LastEventId, Legacy, Offset, TicketQuery, streamed
@@ -42,10 +42,15 @@ async def list_threads(
     owner: AssertedOwner,
     threads: Annotated[ThreadList, service(ThreadList)],
     page: Annotated[Page, page_of(100, limit_max=THREADS_MAX)],
+    contains: Annotated[
+        str,
+        Query(max_length=512, pattern=WITHOUT_NUL, description="Only ids that contain this, in upper or lower case."),
+    ] = "",
+    thread_id: Annotated[Id | None, Query(description="Only this thread.")] = None,
 ) -> Response:
     """List threads, the most recently changed first: which are live, and the position of each."""
     after = page.start(tuple[datetime, uuid.UUID])
-    found = await threads.list_threads(*owner, limit=page.limit, after=after)
+    found = await threads.list_threads(*owner, limit=page.limit, after=after, contains=contains, session_id=thread_id)
     following = page.next_cursor(found, lambda each: (each.updated_at, each.id))
     shown = [ThreadView.of(each, thread_id=each.session_id) for each in found]
     return reply(ThreadListView(threads=shown, next_cursor=following))

@@ -1,0 +1,11 @@
+// New ids.
+
+/** A random UUID. `crypto.randomUUID` exists only in pages that were loaded over HTTPS. */
+export function newId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  // Version 4, variant 1.
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const text = Array.from(bytes, (each) => each.toString(16).padStart(2, "0")).join("");
+  return text.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}

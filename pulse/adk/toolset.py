@@ -1,0 +1,86 @@
+"""The registered tools of an app as a toolset of Google ADK."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.tool_context import ToolContext
+from google.genai import types
+
+from pulse.tools.records import Tool
+
+if TYPE_CHECKING:
+    from google.adk.agents.readonly_context import ReadonlyContext
+
+    from pulse.tools.registry import ToolRegistry
+
+
+class RegistryToolset(BaseToolset):
+    """What the invocation's user may call of an app's tools, read again for each call of the model.
+
+    Args:
+        agent: the name by which permissions know the agent; that of the ADK agent by default.
+    """
+
+    # A change is in force for the next call of the model, also within an invocation.
+    _use_invocation_cache = False
+
+    def __init__(self, registry: ToolRegistry, *, agent: str | None = None) -> None:
+        super().__init__()
+        self._registry = registry
+        self._agent = agent
+
+    async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
+        """Return the tools of the invocation's user; without one, those that everybody may call."""
+        user = "" if readonly_context is None else readonly_context.user_id
+        agent = self._agent
+        if agent is None and readonly_context is not None:
+            agent = readonly_context.agent_name
+        found = await self._registry.get_available_tools(user, agent=agent)
+        return [_RegisteredTool(self._registry, tool, agent) for tool in found if tool.kind != "client"]
+
+    async def close(self) -> None:
+        """Leave the registry to its owner."""
+
+
+class _RegisteredTool(BaseTool):
+    def __init__(self, registry: ToolRegistry, tool: Tool, agent: str | None) -> None:
+        super().__init__(name=tool.name, description=tool.description or tool.display_name or tool.name)
+        self._registry = registry
+        self._tool = tool
+        self._agent = agent
+
+    def _get_declaration(self) -> types.FunctionDeclaration:
+        return types.FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=dict(self._tool.input_schema)
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        user = tool_context.user_id
+        call_id = tool_context.function_call_id or str(uuid.uuid4())
+        key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{tool_context.invocation_id}:{call_id}"))
+        decision = tool_context.tool_confirmation
+        if decision is not None:
+            # ADK makes the call that waited once more, with the person's decision.
+            waiting = await self._registry.last_execution(call_id, user_id=user)
+            if waiting is not None:
+                outcome = await self._registry.confirm(
+                    waiting.id, user_id=user, approved=decision.confirmed, idempotency_key=key
+                )
+                return outcome.for_model()
+        outcome = await self._registry.call(
+            self.name,
+            args,
+            run_id=await self._registry.live_run(user, tool_context.session.id),
+            user_id=user,
+            tool_call_id=call_id,
+            idempotency_key=key,
+            agent=self._agent,
+        )
+        if outcome.status == "waiting":
+            tool_context.request_confirmation(hint=f"Confirm {self.name}")
+            tool_context.actions.skip_summarization = True
+        return outcome.for_model()

@@ -1,0 +1,103 @@
+"""Reads from a replica that are never older than what was committed at the primary before them.
+
+The position of the primary's log is read first, in a statement of its own that touches no table, and the replica is
+used once it has replayed that position. So a read sees every write that was acknowledged before it, by whichever
+process: no client has to carry a position. A replica that is behind, or fails, is passed over for the primary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from pulse.errors import PulseError
+from pulse.postgres.statements import Statements
+
+if TYPE_CHECKING:
+    from pulse.postgres.bounded_pool import Pool
+
+#: How long a read waits for the replica, and between two looks at its position.
+WAIT_SECONDS = 0.1
+_POLL_SECONDS = 0.005
+#: How long a replica that failed, or was behind for so long, is left alone.
+_PAUSE_SECONDS = 2.0
+_CONNECT_SECONDS_MAX = 3.0
+_STATEMENTS = Statements("pulse", "database.sql")
+# The server, the way to it, or a query that had to give way to what the replica replays.
+_FAULTS = (
+    OSError,
+    PulseError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.ReadOnlySQLTransactionError,
+)
+
+
+class ReplicaReads:
+    """Runs statements that only read on a replica, or on the primary where the replica is not there yet.
+
+    Args:
+        primary: the pool of the primary.
+        open_replica: opens the replica's pool, at the first read; the replica need not be up.
+    """
+
+    def __init__(self, primary: Pool, open_replica: Callable[[], Awaitable[Pool]]) -> None:
+        self._primary = primary
+        self._open_replica = open_replica
+        self._opening = asyncio.Lock()
+        self._replica: Pool | None = None
+        self._not_before = 0.0
+        self.from_replica = 0
+        self.from_primary = 0
+
+    async def fetch(self, query: str, *arguments: Any, timeout: float | None = None) -> list[asyncpg.Record]:  # noqa: ASYNC109 - as a pool's
+        """Return the rows of a statement that only reads."""
+        if time.monotonic() >= self._not_before:
+            position = await _STATEMENTS.fetchval(self._primary, "log_position")
+            try:
+                rows = await self._fetch(position, query, *arguments, timeout=timeout)
+            except _FAULTS:
+                rows = None
+            if rows is not None:
+                self.from_replica += 1
+                return rows
+            self._not_before = time.monotonic() + _PAUSE_SECONDS
+        self.from_primary += 1
+        return await self._primary.fetch(query, *arguments, timeout=timeout)
+
+    async def close(self) -> None:
+        """Close the replica's pool."""
+        replica, self._replica = self._replica, None
+        if replica is not None:
+            await replica.close()
+
+    async def _fetch(self, position: str, query: str, *arguments: Any, **options: Any) -> list[asyncpg.Record] | None:
+        """Return the rows as of a position of the log, or None if the replica does not reach it in time."""
+        async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+            replica = await self._pool()
+            connection = await replica.acquire()
+        try:
+            deadline = time.monotonic() + WAIT_SECONDS
+            while not await _STATEMENTS.fetchval(connection, "has_replayed", position):
+                if time.monotonic() > deadline:
+                    return None
+                await asyncio.sleep(_POLL_SECONDS)
+            return await connection.fetch(query, *arguments, **options)
+        finally:
+            await replica.release(connection)
+
+    async def _pool(self) -> Pool:
+        async with self._opening:
+            if self._replica is None:
+                self._replica = await self._open_replica()
+            return self._replica
