@@ -3,13 +3,14 @@
 Ctrl-C while it is still being imported ends it quietly: at the top, only modules are imported that Python has loaded.
 """
 
-from __future__ import annotations
-
+import _signal  # type: ignore[import-not-found]  # a part of Python; `signal`, made from it, is not loaded yet
 import os
-import signal
 import sys
-from types import FrameType
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+    from typing import NoReturn
 
 _INTERRUPTED = 130
 
@@ -19,18 +20,21 @@ def main() -> int:
     try:
         # Not KeyboardInterrupt: what is raised in the middle of an import can arrive as any other error. The command
         # line restores the handler when a command begins.
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, end_quietly)
+        _end_quietly_by_ctrl_c()
         return _main()
     except KeyboardInterrupt:
         end_quietly()
     finally:
         # While Python shuts down there is nothing left to interrupt.
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, end_quietly)
+        _end_quietly_by_ctrl_c()
 
 
-def end_quietly(_number: int = signal.SIGINT, _frame: FrameType | None = None) -> NoReturn:
+def _end_quietly_by_ctrl_c() -> None:
+    if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
+        _signal.signal(_signal.SIGINT, end_quietly)
+
+
+def end_quietly(_number: int = _signal.SIGINT, _frame: "FrameType | None" = None) -> "NoReturn":
     """End this process at once, as interrupted."""
     os.write(2, b"hippocampus: interrupted\n")
     os._exit(_INTERRUPTED)
@@ -38,7 +42,6 @@ def end_quietly(_number: int = signal.SIGINT, _frame: FrameType | None = None) -
 
 def _main() -> int:
     from workers.cli.exit_codes import USAGE
-    from workers.installing import install_command
     from workers.process import other_packages
 
     if (found := other_packages.conflict()) is not None:
@@ -54,6 +57,8 @@ def _main() -> int:
             return USAGE
         if (error.name or "").partition(".")[0] not in ("click", "rich", "httpx"):
             raise
+        from pulse.extras import install_command
+
         sys.stderr.write(
             f"hippocampus: the command line needs {error.name}, which is not installed: {install_command('cli')}"
             " ([all] for the API and an embedded PostgreSQL too).\n"

@@ -15,14 +15,15 @@ import asyncpg
 from hippocampus.providers.protocols import Checkable
 from hippocampus.providers.registry import Kind
 from pulse import database
-from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.errors import DatabaseUnreachableError, PoolerError, SchemaError
+from pulse.extras import install_command
+from pulse.postgres import hosts
 from pulse.postgres.statements import Statements
 from workers import migrate
-from workers.installing import install_command
 from workers.models import reach
 from workers.models.factory import make_embedder, make_generator
 from workers.pools import POOLS
-from workers.process.roles import ROLES
+from workers.process.roles import OPTIONAL_ROLES, ROLES
 from workers.settings import KINDS, Settings, is_loopback, show_secret
 from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
@@ -115,6 +116,8 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
         version = ".".join(str(part) for part in connection.get_server_version()[:2])
         yield Finding(check="connection", verdict="ok", found=f"{database.describe(config.dsn or '')}")
         yield Finding(check="PostgreSQL", verdict="ok", found=version)
+        async for finding in _of_the_way(connection, config):
+            yield finding
         async for finding in _of_the_server(connection, config):
             yield finding
         schema = await _schema(connection, config)
@@ -170,6 +173,66 @@ async def _of_the_model(config: Settings, kind: Kind) -> Finding:
         found = f"{used}: {fault}"
         return Finding(check=kind, verdict="problem", found=found, fix=reach.advice(chosen, fault))
     return Finding(check=kind, verdict="ok", found=f"{used}{', it answers' if isinstance(model, Checkable) else ''}")
+
+
+async def _of_the_way(connection: Connection, config: Settings) -> AsyncIterator[Finding]:
+    """Examine what is between the processes and their server: a pooler, several hosts."""
+    yield await _pooler(connection, config)
+    if database.is_pooled(connection):
+        rows = await _STATEMENTS.fetch(connection, "unlimited")
+        names = [row["name"] for row in rows]
+        yield _judged(
+            "limits",
+            f"{', '.join(names)} without a limit" if names else "set for this user",
+            "a process cannot set these through a pooler: ALTER ROLE … IN DATABASE … SET"
+            " idle_in_transaction_session_timeout = '30s', SET lock_timeout = '5s'"
+            if names
+            else "",
+            "warning",
+        )
+    address, _ = database.read_address(config.direct_dsn or "", config.schema_name)
+    if hosts.target_of(address) is not None:
+        found = await hosts.survey(address)
+        yield _judged(
+            "hosts",
+            ", ".join(f"{host} {kind}" for host, kind in found),
+            "a failover to a host that is unreachable is not possible: start it, or remove it from the address"
+            if any(kind == "unreachable" for _, kind in found)
+            else "",
+            "warning",
+        )
+        names = await _STATEMENTS.fetchval(connection, "synchronous_standbys")
+        yield _judged(
+            "replication",
+            f"synchronous to {names}" if names else "asynchronous",
+            "" if names else "a failover may lose events that were reported as stored: set synchronous_standby_names",
+            "warning",
+        )
+
+
+async def _pooler(connection: Connection, config: Settings) -> Finding:
+    """Say what LISTEN and the locks of workers use."""
+    which = "DATABASE_URL" if config.direct_database_url is None else "HIPPOCAMPUS_DIRECT_DATABASE_URL"
+    try:
+        direct = await database.connect(
+            config.direct_dsn or "", schema=config.schema_name, prepare=False, needs_session=True
+        )
+    except (DatabaseUnreachableError, PoolerError, SchemaError) as error:
+        found = "in transaction mode" if isinstance(error, PoolerError) else "failed"
+        return Finding(check="pooler", verdict="problem", found=f"{which}: {found}", fix=str(error))
+    try:
+        is_same = await _STATEMENTS.fetchrow(direct, "identity") == await _STATEMENTS.fetchrow(connection, "identity")
+    finally:
+        direct.terminate()
+    if not is_same:
+        return Finding(
+            check="pooler",
+            verdict="problem",
+            found="DATABASE_URL and HIPPOCAMPUS_DIRECT_DATABASE_URL lead to two databases",
+            fix="jobs and notifications of one would be looked for in the other: point both at the same database",
+        )
+    through = "through a pooler" if database.is_pooled(connection) else "none"
+    return Finding(check="pooler", verdict="ok", found=f"{through}; LISTEN and locks by {which}")
 
 
 async def _of_the_server(connection: Connection, config: Settings) -> AsyncIterator[Finding]:
@@ -271,7 +334,7 @@ async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterato
     rows = await _STATEMENTS.fetch(connection, "roles", SEEN_SECONDS_MAX)
     processes = {row["role"]: row["processes"] for row in rows}
     yield await _connections(connection, config, processes)
-    missing = [role.name for role in ROLES if role.name not in processes]
+    missing = [role.name for role in ROLES if role.name not in {*processes, *OPTIONAL_ROLES}]
     yield _judged(
         "roles",
         f"{', '.join(missing)} not running" if missing else "all running",
@@ -317,7 +380,7 @@ async def _connections(connection: Connection, config: Settings, processes: Mapp
     """Compare what the processes may open at most with what the server allows."""
     row = await _STATEMENTS.fetchrow(connection, "connections")
     assert row is not None  # noqa: S101 - as above
-    running = processes or {role.name: 1 for role in ROLES}
+    running = processes or {role.name: 1 for role in ROLES if role.name not in OPTIONAL_ROLES}
     needed = sum(count * connections_of(role, config) for role, count in running.items())
     others = row["taken"] - row["ours"]
     available = row["usable"] - others

@@ -9,6 +9,18 @@ SELECT extversion FROM pg_extension WHERE extname = 'vector'
 -- name: settings
 SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])
 
+-- name: identity
+-- Of the database, wherever it is reached.
+SELECT system_identifier, current_database() FROM pg_control_system()
+
+-- name: unlimited
+-- Settings without a limit, which a pooler keeps a process from setting for itself.
+SELECT name FROM pg_settings
+WHERE name IN ('idle_in_transaction_session_timeout', 'lock_timeout') AND setting = '0' ORDER BY name
+
+-- name: synchronous_standbys
+SELECT current_setting('synchronous_standby_names')
+
 -- name: connections
 -- How many the server allows ordinary users, how many are in use, how many of them by this user in this database.
 SELECT current_setting('max_connections')::integer
@@ -24,6 +36,9 @@ SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnames
 WHERE n.nspname = $1 AND c.relkind IN ('r', 'p')
   AND NOT (has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT')
            AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE'))
+  -- A process under one of the roles of grant_roles() has what it needs.
+  AND NOT EXISTS (SELECT FROM pg_roles AS r WHERE r.rolname IN ('hippocampus_writer', 'hippocampus_worker')
+                                              AND pg_has_role(r.oid, 'MEMBER'))
 ORDER BY c.relname
 
 -- name: roles

@@ -13,7 +13,7 @@ from hippocampus.errors import (
     TransientProviderError,
     WatermarkMovedError,
 )
-from pulse.errors import DatabaseUnreachableError
+from pulse.errors import AppMovingError, DatabaseUnreachableError, WrongCellError
 
 ERROR_CHARACTERS_MAX = 4_000
 RAW_REPLY_CHARACTERS_MAX = 1_000_000
@@ -30,7 +30,13 @@ DATABASE_FAULTS = (
     asyncpg.TransactionRollbackError,
     asyncpg.InsufficientResourcesError,
     asyncpg.LockNotAvailableError,
+    # The server became a standby; the next connection looks for the primary.
+    asyncpg.ReadOnlySQLTransactionError,
 )
+
+
+# The app has left this cell, or is leaving it: its new cell has the job, too, and this one will find no session.
+_ELSEWHERE = (AppMovingError, WrongCellError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +49,13 @@ class Failure:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same attempt may succeed later."""
-    return isinstance(error, (TransientProviderError, WatermarkMovedError, *DATABASE_FAULTS))
+    """Whether the same attempt may succeed later. Memory is short because of what else runs, here or beside it."""
+    return isinstance(error, (TransientProviderError, WatermarkMovedError, MemoryError, *_ELSEWHERE, *DATABASE_FAULTS))
 
 
 def is_postponed(error: BaseException) -> bool:
     """Whether the attempt does not count: no process could call the model, or the day's quota is used up."""
-    return isinstance(error, CallPostponedError) or (isinstance(error, RateLimitedError) and error.daily)
+    return isinstance(error, (CallPostponedError, *_ELSEWHERE)) or (isinstance(error, RateLimitedError) and error.daily)
 
 
 def describe(error: BaseException) -> Failure:

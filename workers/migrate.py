@@ -13,6 +13,7 @@ contract recorded there.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 import functools
@@ -20,10 +21,10 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import asyncpg
 import tenacity
@@ -48,10 +49,26 @@ LOCK_TIMEOUT_SECONDS = 600
 TABLE_LOCK_TIMEOUT_SECONDS = 0.5
 PROCRASTINATE_SCHEMA = "procrastinate/schema.sql"
 FUNCTIONS = "functions/"
+#: What a function is called from its replacement until the statements that run it have ended.
+SET_ASIDE = "hippocampus_replaced_"
+#: How long statements have for that, before what they run is dropped.
+DRAIN_SECONDS = 10.0
+#: A function of 0.1.0 that fails wherever it waits for the migration that adds a column to the table whose row it
+#: returns. Its next definition does not, so that one is committed first.
+FIRST_FUNCTION = "app_policy(text)"
+FIRST_FILE = FUNCTIONS + "policies.sql"
 _NAME = re.compile(r"^(\d{4})_[a-z0-9_]+\.sql$")
 _CONTRACT = re.compile(r"^-- contract: (\d+)$", re.MULTILINE)
 _TABLE = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
+# How PostgreSQL shows IN of a varchar, and a BETWEEN that comes first, once its own text of them was read by a restore.
+_RESTORED_ITEM = re.compile(r"\(('[^']*'::character varying)\)::text")
+_RESTORED_IN = re.compile(r"ARRAY\[((?:\('[^']*'::character varying\)::text(?:, )?)+)\]")
+_RESTORED_BETWEEN = re.compile(
+    r"\((?P<what>[^()]+(?:\([^()]*\))?) >= (?P<least>\d+)\) AND \((?P=what) <= (?P<most>\d+)\)(?= AND )"
+)
+_DRAIN_POLL_SECONDS = 0.02
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
+_FIRST_DEFINITION = re.compile(r"^CREATE OR REPLACE FUNCTION app_policy\(.+?^\$\$;", re.MULTILINE | re.DOTALL)
 # PostgreSQL's hint where CREATE OR REPLACE can't change a function's result or its arguments' names.
 _DROP_FIRST = re.compile(r"DROP \w+ (\w+\(.*\))")
 _RECORDS = """
@@ -78,6 +95,7 @@ _RECORD = """
 INSERT INTO hippocampus_migrations (name, sha256, program, contract) VALUES ($1, $2, $3, $4)
 ON CONFLICT (name) DO UPDATE SET sha256 = EXCLUDED.sha256, program = EXCLUDED.program,
     contract = greatest(hippocampus_migrations.contract, EXCLUDED.contract), applied_at = clock_timestamp()
+RETURNING xmin::text
 """
 _CATALOGUE_PUT = """
 INSERT INTO hippocampus_catalogue (kind, name, sha256, made_by) VALUES ($1, $2, $3, $4)
@@ -143,17 +161,32 @@ _TAKEN_TABLES = """
 SELECT array_agg(c.relname::text ORDER BY c.relname) FROM pg_class AS c
 WHERE c.relnamespace = to_regnamespace(quote_ident($1)) AND c.relname = ANY ($2::text[])
 """
+_SET_ASIDE = """
+SELECT p.oid::regprocedure::text FROM pg_proc AS p
+WHERE p.pronamespace = to_regnamespace(quote_ident($1)) AND starts_with(p.proname, $2)
+"""
+# The transactions that may be in one of our functions. A user who may not see what kind a process of the server is sees
+# NULL: then all count.
+_OTHER_TRANSACTIONS = """
+SELECT l.virtualtransaction FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+WHERE l.locktype = 'virtualxid' AND l.mode = 'ExclusiveLock' AND l.pid <> pg_backend_pid()
+  AND a.datname = current_database() AND coalesce(a.backend_type, 'client backend') = 'client backend'
+"""
+_IS_HERE = "SELECT to_regprocedure(quote_ident($1) || '.' || $2) IS NOT NULL"
 _CATALOGUE_UPDATE = "UPDATE hippocampus_catalogue SET sha256 = $2 WHERE kind = 'function' AND name = $1"
 
 
 class CatalogueEntry(NamedTuple):
-    """An object of the database: the hash of its definition, and the transaction that last made it."""
+    """An object of the database: its definition, and the transaction that last made it."""
 
-    sha256: str
+    definition: str
     stamp: str | None
 
 
-Catalogue = dict[tuple[str, str], CatalogueEntry]
+#: An object of the schema: its kind and its name.
+Key = tuple[str, str]
+Catalogue = dict[Key, CatalogueEntry]
+_Found = TypeVar("_Found")
 
 
 class Record(NamedTuple):
@@ -174,7 +207,7 @@ class Migration:
     @property
     def sha256(self) -> str:
         """The hash of the text, in hexadecimal."""
-        return hashlib.sha256(self.sql.encode()).hexdigest()
+        return _sha256(self.sql)
 
     @property
     def contract(self) -> int:
@@ -204,12 +237,13 @@ async def migrate(dsn: str, *, schema: str | None = None, folder: Path | None = 
 
     Raises:
         DatabaseUnreachableError: no connection.
+        PoolerError: the address leads through a pooler in transaction mode.
         SchemaError: too old a server, no pgvector, an applied migration whose text changed, a database that needs a
             newer program, or a file that failed. What was applied before it stays; fix the cause and run again.
     """
-    ours = read_schema(folder or default_folder())
+    ours = _schema_below(folder)
     _, schema = database.read_address(dsn, schema)
-    connection = await database.connect(dsn, schema=schema, prepare=False)
+    connection = await database.connect(dsn, schema=schema, prepare=False, needs_session=True)
     try:
         await _take_turn(connection)
         await _require_free_names(connection, schema, ours)
@@ -228,13 +262,19 @@ async def migrate(dsn: str, *, schema: str | None = None, folder: Path | None = 
         await connection.close()
 
 
-async def check_schema(connection: Connection, *, schema: str = "public", folder: Path | None = None) -> None:
+async def check_schema(
+    connection: Connection, *, schema: str = "public", folder: Path | None = None, thorough: bool = True
+) -> None:
     """Raise SchemaError unless this program works with the database as `migrate`, of this release or a newer, left it.
 
-    It reads only, and is meant for every start-up.
+    It reads only.
+
+    Args:
+        thorough: also find what was changed or dropped by hand. That reads every definition, 60 ms: it is for processes
+            that stay, and for `doctor`.
     """
     database.require_supported_server(database.server_version_num(connection))
-    ours = read_schema(folder or default_folder())
+    ours = _schema_below(folder)
     while True:
         applied = await _applied(connection, schema)
         _require_fit(applied, ours, schema)
@@ -242,7 +282,7 @@ async def check_schema(connection: Connection, *, schema: str = "public", folder
         if missing:
             lacks = ", ".join(missing) if applied else "all of this program's tables"
             raise SchemaError(f"The database's schema {schema!r} lacks {lacks}. Run `hippocampus migrate`.")
-        drift = await _drift(connection, schema)
+        drift = await _drift(connection, schema) if thorough else None
         if drift is None:
             return
         # What a `migrate` commits between two reads is not drift: read again.
@@ -258,7 +298,7 @@ async def version_ahead(dsn: str, *, schema: str | None = None, folder: Path | N
         applied = await _applied(connection, schema)
     finally:
         await connection.close()
-    if not _is_ahead(applied, read_schema(folder or default_folder())):
+    if not _is_ahead(applied, _schema_below(folder)):
         return None
     return max((record.program for record in applied.values()), key=_release)
 
@@ -267,6 +307,16 @@ def default_folder() -> Path:
     """Return the folder of this program's schema: inside the wheel, or at the root of a checkout."""
     packed = Path(next(iter(hippocampus.__path__))) / "_schema"
     return packed if packed.is_dir() else Path(__file__).parent.parent / "schema"
+
+
+def _schema_below(folder: Path | None) -> Schema:
+    """Read the schema; this program's own once in a process."""
+    return _own_schema() if folder is None else read_schema(folder)
+
+
+@functools.cache
+def _own_schema() -> Schema:
+    return read_schema(default_folder())
 
 
 def read_schema(folder: Path) -> Schema:
@@ -296,6 +346,7 @@ def read_migrations(folder: Path) -> list[Migration]:
     return [Migration(file.name, file.read_text(encoding="utf-8")) for file in files]
 
 
+@functools.cache
 def read_procrastinate() -> tuple[Migration, list[Migration]]:
     """Read the installed procrastinate's whole schema, and the migrations that are contained in it."""
     # Found without importing it: a writer checks the schema, and needs nothing else of procrastinate.
@@ -328,8 +379,11 @@ async def _take_turn(connection: Connection) -> None:
 async def _require_free_names(connection: Connection, schema: str, ours: Schema) -> None:
     """Raise if the schema has tables of another program that a pending migration would create."""
     applied = await _applied(connection, schema)
-    wanted = [name for each in ours.migrations if each.name not in applied for name in _TABLE.findall(each.sql)]
-    taken = await connection.fetchval(_TAKEN_TABLES, schema, wanted)
+    made: dict[bool, set[str]] = {True: set(), False: set()}
+    for each in ours.migrations:
+        made[each.name in applied].update(_TABLE.findall(each.sql))
+    # A table that an applied migration made, and a pending one makes again in its place, is ours.
+    taken = await connection.fetchval(_TAKEN_TABLES, schema, sorted(made[False] - made[True]))
     if taken:
         raise SchemaError(
             f"The schema {schema!r} has tables of another program: {', '.join(taken)}. (Google ADK's"
@@ -397,11 +451,19 @@ async def _apply_all(connection: Connection, schema: str, ours: Schema) -> list[
             )
         return []
     await connection.execute(f"SET lock_timeout = '{TABLE_LOCK_TIMEOUT_SECONDS}s'")
+    # A run that was killed may have left some.
+    await _drop_set_aside(connection, schema)
     names = []
-    for each in pending:
-        if not each.name.startswith(FUNCTIONS):
-            await _in_transaction(connection, each.name, functools.partial(_apply, connection, schema, each))
-            names.append(each.name)
+    numbered = [each for each in pending if not each.name.startswith(FUNCTIONS)]
+    first = next((each for each in pending if each.name == FIRST_FILE), None)
+    if first is not None and numbered and await connection.fetchval(_IS_HERE, schema, FIRST_FUNCTION):
+        await _in_transaction(connection, first.name, functools.partial(_apply_first, connection, schema, first))
+    # What one migration leaves is what the next one meets.
+    known: list[Catalogue] = []
+    for each in numbered:
+        work = functools.partial(_apply, connection, schema, each, known)
+        known.append(await _in_transaction(connection, each.name, work))
+        names.append(each.name)
     # Read again: a migration may have dropped what a file of functions made.
     applied = await _applied(connection, schema)
     changed = [each for each in _pending(applied, ours) if each.name.startswith(FUNCTIONS)]
@@ -409,12 +471,13 @@ async def _apply_all(connection: Connection, schema: str, ours: Schema) -> list[
     vanished = sorted(recorded - {each.name for each in ours.functions})
     if changed or vanished:
         names_touched = [*(each.name for each in changed), *vanished]
-        work = functools.partial(_apply_functions, connection, schema, changed, vanished)
-        await _in_transaction(connection, ", ".join(names_touched), work)
+        replace = functools.partial(_apply_functions, connection, schema, changed, vanished)
+        await _in_transaction(connection, ", ".join(names_touched), replace)
+        await _drop_set_aside(connection, schema)
     return names + [each.name for each in changed]
 
 
-async def _in_transaction(connection: Connection, name: str, work: Callable[[], Awaitable[None]]) -> None:
+async def _in_transaction(connection: Connection, name: str, work: Callable[[], Awaitable[_Found]]) -> _Found:
     """Do the work of these files in one transaction, again while other sessions hold the tables that it locks."""
     try:
         async for attempt in tenacity.AsyncRetrying(
@@ -425,17 +488,19 @@ async def _in_transaction(connection: Connection, name: str, work: Callable[[], 
         ):
             with attempt:
                 async with connection.transaction():
-                    await work()
+                    found = await work()
     except _BUSY as error:
         raise SchemaError(
             f"{name} was not applied: for {LOCK_TIMEOUT_SECONDS} s other transactions have held a table that it"
             f" changes (SQLSTATE {error.sqlstate}: {error}). Find the oldest one in pg_stat_activity (ORDER BY"
             " xact_start; `hippocampus doctor` prints its age), end it, then run `hippocampus migrate` again."
         ) from error
+    return found
 
 
-async def _apply(connection: Connection, schema: str, migration: Migration) -> None:
-    before = await _catalogue(connection, schema)
+async def _apply(connection: Connection, schema: str, migration: Migration, known: list[Catalogue]) -> Catalogue:
+    """Apply a migration and return the catalogue as it left it; it takes from `known` the one that it meets."""
+    before = known.pop() if known else await _catalogue(connection, schema)
     with _naming(migration.name):
         await connection.execute(migration.sql)
     await _record(connection, migration)
@@ -444,29 +509,49 @@ async def _apply(connection: Connection, schema: str, migration: Migration) -> N
         whole, steps = read_procrastinate()
         for contained in [whole, *steps] if migration.name == PROCRASTINATE_SCHEMA else [whole]:
             await _record(connection, contained)
-    await _record_catalogue(connection, before, await _catalogue(connection, schema), migration.name)
+    after = await _catalogue(connection, schema)
+    await _record_catalogue(connection, before, after, lambda _: migration.name)
+    return after
+
+
+async def _apply_first(connection: Connection, schema: str, file: Migration) -> None:
+    """Replace `FIRST_FUNCTION` before the tables change; its file follows with the others."""
+    found = _FIRST_DEFINITION.search(file.sql)
+    if found is None:
+        raise SchemaError(f"{file.name} does not define {FIRST_FUNCTION}: this installation is incomplete.")
+    before = await _catalogue(connection, schema)
+    await connection.execute("SET LOCAL check_function_bodies = off")
+    with _naming(file.name):
+        await connection.execute(found[0])
+    await _record_catalogue(connection, before, await _catalogue(connection, schema), lambda _: file.name)
 
 
 async def _apply_functions(
     connection: Connection, schema: str, changed: Sequence[Migration], vanished: Sequence[str]
 ) -> None:
     """Apply the files whose text changed, and drop what no file makes any more."""
-    start = before = await _catalogue(connection, schema)
+    start = await _catalogue(connection, schema)
     await connection.execute("SET LOCAL check_function_bodies = off")
+    begun = {}
     for each in changed:
         with _naming(each.name):
-            await _replace(connection, each)
-        after = await _catalogue(connection, schema)
-        await _record_catalogue(connection, before, after, each.name)
-        before = after
+            begun[each.name] = await _replace(connection, schema, each)
+    before = await _catalogue(connection, schema)
+    makers = {
+        key: _maker(int(entry.stamp), begun)
+        for key, entry in before.items()
+        if begun and entry.stamp is not None and (key not in start or start[key].stamp != entry.stamp)
+    }
+    await _record_catalogue(connection, start, before, lambda key: makers.get(key, ""))
     made_by = [*(each.name for each in changed), *vanished]
     rows = await connection.fetch(
         "SELECT kind, name, made_by FROM hippocampus_catalogue WHERE made_by = ANY ($1)", made_by
     )
     stale = [row for row in rows if before.get((row["kind"], row["name"])) == start.get((row["kind"], row["name"]))]
-    with _naming(", ".join(sorted({row["made_by"] for row in stale}))):
-        await _drop(connection, [(row["kind"], row["name"]) for row in stale])
-    await _record_catalogue(connection, before, await _catalogue(connection, schema), "")
+    if stale:
+        with _naming(", ".join(sorted({row["made_by"] for row in stale}))):
+            await _drop(connection, schema, [(row["kind"], row["name"]) for row in stale])
+        await _record_catalogue(connection, before, await _catalogue(connection, schema), lambda _: "")
     await _narrow_paths(connection, schema)
     await connection.execute(_UNAPPLY, vanished)
     for each in changed:
@@ -490,39 +575,104 @@ async def _narrow_paths(connection: Connection, schema: str) -> None:
         await connection.execute(f"ALTER FUNCTION {row['routine']} SET search_path = {path}")
     if narrowed:
         found = await _catalogue(connection, schema)
-        hashes = [(row["name"], found["function", row["name"]].sha256) for row in narrowed]
+        hashes = [(row["name"], _sha256(found["function", row["name"]].definition)) for row in narrowed]
         await connection.executemany(_CATALOGUE_UPDATE, hashes)
 
 
-async def _replace(connection: Connection, file: Migration) -> None:
-    """Run a file of CREATE OR REPLACE; what can't be replaced, since its result changed, is dropped first."""
+def _maker(stamp: int, begun: Mapping[str, int]) -> str:
+    """Return the file that was being applied when a transaction began. Their ids rise, and start again at 2^32."""
+    return min(begun, key=lambda name: (stamp - begun[name]) % 2**32)
+
+
+async def _replace(connection: Connection, schema: str, file: Migration) -> int:
+    """Run a file of CREATE OR REPLACE; what can't be replaced, since its result changed, is dropped first.
+
+    Returns:
+        The transaction id of the file: what it makes has this stamp, or that of a block with EXCEPTION, a higher one.
+    """
     views = [row["name"] for row in await connection.fetch(_OUR_VIEWS, file.name)]
     while True:
         try:
             # One level deeper, so that each file has a transaction id of its own: see Catalogue.
             async with connection.transaction():
+                begun = await _record(connection, file)
                 await connection.execute(file.sql)
-            return
+            return begun
         except asyncpg.InvalidFunctionDefinitionError as error:
             found = _DROP_FIRST.search(error.hint or "")
             if found is None or not await connection.fetchval(_IS_OURS, found[1]):
                 raise
-            await connection.execute("DROP ROUTINE " + found[1])
+            await _set_aside(connection, schema, [found[1]])
         except asyncpg.InvalidTableDefinitionError:
             if not views:
                 raise
-            await connection.execute("DROP VIEW " + ", ".join(views))
+            await _drop_views(connection, schema, views)
             views = []
 
 
-async def _drop(connection: Connection, stale: Sequence[tuple[str, str]]) -> None:
+async def _drop(connection: Connection, schema: str, stale: Sequence[tuple[str, str]]) -> None:
     """Drop triggers, views and functions; what other objects depend on is refused."""
     for table, trigger in (name.split(".") for kind, name in stale if kind == "trigger"):
         await connection.execute(f"DROP TRIGGER {trigger} ON {table}")
-    for statement, kinds in (("DROP VIEW ", {"view"}), ("DROP ROUTINE ", {"function", "aggregate"})):
-        names = [name for kind, name in stale if kind in kinds]
-        if names:
-            await connection.execute(statement + ", ".join(names))
+    views = [name for kind, name in stale if kind == "view"]
+    if views:
+        await _drop_views(connection, schema, views)
+    routines = [name for kind, name in stale if kind in {"function", "aggregate"}]
+    if routines:
+        await _set_aside(connection, schema, routines)
+
+
+async def _drop_views(connection: Connection, schema: str, views: Sequence[str]) -> None:
+    """Drop views, and what was set aside if that reads one of them."""
+    statement = "DROP VIEW " + ", ".join(views)
+    try:
+        async with connection.transaction():
+            await connection.execute(statement)
+    except asyncpg.DependentObjectsStillExistError:
+        aside = await _names_set_aside(connection, schema)
+        if not aside:
+            raise
+        await connection.execute("DROP ROUTINE " + ", ".join(aside))
+        await connection.execute(statement)
+
+
+async def _names_set_aside(connection: Connection, schema: str) -> list[str]:
+    return [name for (name,) in await connection.fetch(_SET_ASIDE, schema, SET_ASIDE)]
+
+
+async def _set_aside(connection: Connection, schema: str, routines: Sequence[str]) -> None:
+    """Free the names of these functions, for `_drop_set_aside` to drop them.
+
+    A statement that is in a function when that is dropped fails at the function's end ('cache lookup failed').
+    """
+    trial = connection.transaction()
+    await trial.start()
+    try:
+        # Refused where other objects depend on them. What was set aside goes with them.
+        aside = await _names_set_aside(connection, schema)
+        await connection.execute("DROP ROUTINE " + ", ".join([*aside, *routines]))
+    finally:
+        await trial.rollback()
+    for each in routines:
+        await connection.execute(f"ALTER ROUTINE {each} RENAME TO {SET_ASIDE}{each.partition('(')[0]}")
+
+
+async def _drop_set_aside(connection: Connection, schema: str) -> None:
+    """Drop what was set aside, once each transaction that may be in it has ended."""
+    routines = await _names_set_aside(connection, schema)
+    if not routines:
+        return
+    inside = {name for (name,) in await connection.fetch(_OTHER_TRANSACTIONS)}
+    deadline = asyncio.get_running_loop().time() + DRAIN_SECONDS
+    while inside and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(_DRAIN_POLL_SECONDS)
+        inside &= {name for (name,) in await connection.fetch(_OTHER_TRANSACTIONS)}
+
+    async def drop() -> None:
+        with _naming("what was replaced"):
+            await connection.execute("DROP ROUTINE " + ", ".join(routines))
+
+    await _in_transaction(connection, "what was replaced", drop)
 
 
 @contextlib.contextmanager
@@ -550,8 +700,9 @@ def _why_failed(name: str, error: asyncpg.PostgresError) -> str:
     return f"{name} failed and was rolled back (SQLSTATE {error.sqlstate}): {error}"
 
 
-async def _record(connection: Connection, file: Migration) -> None:
-    await connection.execute(_RECORD, file.name, file.sha256, program_version(), file.contract)
+async def _record(connection: Connection, file: Migration) -> int:
+    """Record a file as applied, and return the id of the transaction that did."""
+    return int(await connection.fetchval(_RECORD, file.name, file.sha256, program_version(), file.contract))
 
 
 @functools.cache
@@ -631,20 +782,39 @@ def _pending(applied: dict[str, Record], ours: Schema) -> list[Migration]:
 
 async def _catalogue(connection: Connection, schema: str) -> Catalogue:
     """Return every object of the schema, by kind and name."""
-    statement = (resources.files("workers") / "catalogue.sql").read_text(encoding="utf-8")
     async with connection.transaction():
         # Definitions leave out what is on the path.
         await connection.execute(f"SET LOCAL search_path = {await _definition_path(connection, schema)}")
-        rows = await connection.fetch(statement, schema)
+        rows = await connection.fetch(_objects(), schema)
     return {
-        (row["kind"], row["name"]): CatalogueEntry(hashlib.sha256(row["definition"].encode()).hexdigest(), row["stamp"])
-        for row in rows
+        (kind, name): CatalogueEntry(definition, stamp)
+        for kind, name, definition, stamp in rows
+        if not name.startswith(SET_ASIDE)
     }
 
 
-async def _record_catalogue(connection: Connection, before: Catalogue, after: Catalogue, made_by: str) -> None:
-    """Record what a file made, changed or dropped; other people's objects are not ours to watch."""
-    made = [(*key, entry.sha256, made_by) for key, entry in after.items() if before.get(key) != entry]
+@functools.cache
+def _objects() -> str:
+    return (resources.files("workers") / "catalogue.sql").read_text(encoding="utf-8")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _as_made(definition: str) -> str:
+    """Return the form that a definition had before a dump and a restore."""
+    text = _RESTORED_IN.sub(
+        lambda found: f"(ARRAY[{_RESTORED_ITEM.sub(lambda item: item[1], found[1])}])::text[]", definition
+    )
+    return _RESTORED_BETWEEN.sub(r"((\g<what> >= \g<least>) AND (\g<what> <= \g<most>))", text)
+
+
+async def _record_catalogue(
+    connection: Connection, before: Catalogue, after: Catalogue, made_by: Callable[[Key], str]
+) -> None:
+    """Record what files made, changed or dropped; other people's objects are not ours to watch."""
+    made = [(*key, _sha256(entry.definition), made_by(key)) for key, entry in after.items() if before.get(key) != entry]
     await connection.executemany(_CATALOGUE_PUT, made)
     await connection.executemany(_CATALOGUE_DELETE, list(before.keys() - after.keys()))
 
@@ -660,7 +830,8 @@ async def _drift(connection: Connection, schema: str) -> str | None:
         entry = found.get((row["kind"], row["name"]))
         if entry is None:
             missing.append(f"{row['kind']} {row['name']}")
-        elif entry.sha256 != row["sha256"]:
+        # A database that was restored from a dump shows some definitions in another form.
+        elif row["sha256"] not in (_sha256(entry.definition), _sha256(_as_made(entry.definition))):
             changed.append(f"{row['kind']} {row['name']}")
     if not missing and not changed:
         return None

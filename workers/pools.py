@@ -25,7 +25,9 @@ POOLS = MappingProxyType(
         for pool in (
             WorkerPool("fast_replay", ("fast_replay",)),
             WorkerPool("deep_reflection", ("deep_reflection",)),
-            WorkerPool("retention", ("maintenance", "embedding", "webhooks"), is_scheduler=True),
+            WorkerPool("retention", ("maintenance", "embedding", "webhooks", "knowledge"), is_scheduler=True),
+            # Beside `effects`, each process serves the queue of its machine.
+            WorkerPool("pulse", ("effects",)),
         )
     }
 )

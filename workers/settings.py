@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from hippocampus.providers import features, registry
 from hippocampus.providers.registry import Kind
 from pulse import database
+from pulse.cells import Cells
 from pulse.errors import InvalidInputError
+from pulse.runs.prices import PRICES_PATTERN
 
 _log = structlog.get_logger("workers.settings")
 
@@ -44,6 +47,7 @@ _FORMER_MODELS: dict[Kind, str] = {
     "generator": "HIPPOCAMPUS_GENERATION_MODEL",
     "embedder": "HIPPOCAMPUS_EMBEDDING_MODEL",
 }
+_ADDRESSES = frozenset({"database_url", "direct_database_url", "replica_url"})
 KINDS: tuple[Kind, ...] = ("generator", "embedder")
 
 
@@ -88,7 +92,24 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("DATABASE_URL", "HIPPOCAMPUS_DATABASE_URL"),
         description="The PostgreSQL (16 or newer, with pgvector) to use, as"
         " postgresql://user:password@host:port/name, with ?schema=… for another schema than HIPPOCAMPUS_SCHEMA_NAME's."
-        " Without it `up` and `demo` start an embedded one.",
+        " Without it `up` and `demo` start an embedded one. With several hosts, as host1:5432,host2:5432, the one that"
+        " accepts writes is used. It may lead through a pooler: see HIPPOCAMPUS_DIRECT_DATABASE_URL.",
+    )
+    direct_database_url: SecretStr | None = Field(
+        default=None,
+        description="The address of the same database without the pooler (PgBouncer in transaction mode) that"
+        " DATABASE_URL leads through: for LISTEN, the locks of workers, their queue, and `migrate`. By default"
+        " DATABASE_URL.",
+    )
+    cells: SecretStr | None = Field(
+        default=None,
+        description="Further installations that serve some of the apps, as name=postgresql://…, separated by blanks;"
+        " DATABASE_URL is the cell main. The writer, the command line and the library follow each app to its cell.",
+    )
+    replica_url: SecretStr | None = Field(
+        default=None,
+        description="The address of a replica that runs the writer's searches and context windows, without showing"
+        " less than what was acknowledged before; the primary runs those that the replica is not ready for.",
     )
     schema_name: str = Field(
         default="public",
@@ -180,6 +201,12 @@ class Settings(BaseSettings):
         description="The agents that the writer runs, as name=module:attribute,…; also module:attribute of a mapping of"
         " agents, or of a function that returns one. An agent or app of Google ADK is run on this database.",
     )
+    redactor: str = Field(
+        default="",
+        pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+        description="What finds secrets, as module:attribute of a `pulse.Redactor`; empty: `pulse.SecretRedactor`. Each"
+        " app's policy says what becomes of them.",
+    )
     test_routes: bool = Field(
         default=False, description="Offer /api/test-notify and /api/test-sse-notify, which send a notification."
     )
@@ -266,6 +293,14 @@ class Settings(BaseSettings):
         description="How many tokens of a text an openai embedder reads, by estimate; a longer text is embedded in"
         " chunks. By default 1800; models with a context of 512 tokens need 450.",
     )
+    model_prices: str = Field(
+        default="",
+        pattern=PRICES_PATTERN,
+        description="What a million tokens of prompts and of replies costs, as model=input/output,…, such as"
+        " gemini-flash-lite-latest=0.10/0.40. The console shows with them what a run cost,"
+        " but not to keys of one user; nothing is bounded by them.",
+    )
+    price_currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$", description="The currency of these prices.")
     generate_timeout_seconds: float = Field(
         default=60.0, gt=0, le=600, description="How long one call for text may take."
     )
@@ -378,6 +413,16 @@ class Settings(BaseSettings):
     webhook_keep_days: float = Field(
         default=30.0, ge=0, description="How long webhook events and their deliveries can be listed and replayed."
     )
+    sandbox: Literal["monty", "bwrap"] = Field(
+        default="monty",
+        description="Where the API's tools run code: monty (a subset of Python) or bwrap (all of it, in namespaces).",
+    )
+    tool_executions_keep_days: float = Field(
+        default=30.0, ge=0, description="How long calls of tools, and executions in the sandbox, can be listed."
+    )
+    knowledge_keep_days: float = Field(
+        default=30.0, ge=0, description="How long superseded versions of documents can be searched by as_of."
+    )
     webhook_concurrency: int = Field(
         default=16, ge=1, le=200, description="How many webhook deliveries are sent at once, by all processes together."
     )
@@ -409,7 +454,109 @@ class Settings(BaseSettings):
         " manager's own limit, which is 5 seconds for honcho.",
     )
 
+    # Traces
+    tracing: str = Field(
+        default="",
+        pattern=r"^((postgres|otlp)(,(postgres|otlp))?)?$",
+        description="Where spans of what the processes do are sent: postgres (the table `traces`), otlp, or both with a"
+        " comma; nowhere by default.",
+    )
+    otlp_endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="The URL that takes traces by OTLP over HTTP, such as https://collector.example/v1/traces.",
+    )
+    otlp_headers: SecretStr | None = Field(
+        default=None, description="Headers for it, as Authorization=Basic abc,x-langfuse-ingestion-version=4."
+    )
+    trace_sample_ratio: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="The share of traces that is kept. A trace in which something failed is always kept.",
+    )
+    trace_content: bool = Field(
+        default=False, description="Keep in traces what users, models and tools said, and messages of errors."
+    )
+    traces_keep_days: float = Field(
+        default=7.0, ge=0, description="How long spans stay in the table `traces`; they are dropped by the day."
+    )
+
+    # The autonomic layer
+    machine: str = Field(
+        default="",
+        max_length=64,
+        description="This machine's name for the autonomic layer, unless it is to be the host's. Processes that can"
+        " restart each other share it.",
+    )
+    pulse_enabled: bool = Field(
+        default=False, description="Whether `hippocampus up` starts the role pulse, which keeps the others alive."
+    )
+    pulse_scope: str = Field(
+        default="main",
+        pattern=r"^[a-z0-9_-]{1,64}$",
+        description="The instance of the autonomic layer that this process belongs to.",
+    )
+    pulse_concurrency: int = Field(default=4, ge=1, le=64, description="Effects that a process executes at once.")
+    pulse_restart: Literal["supervisor", "spawn", "command", "remote_command"] = Field(
+        default="supervisor",
+        description="How a role is started again after it was ended: by what supervises it (`up`, systemd, Kubernetes),"
+        " by the pulse process itself (spawn), or by HIPPOCAMPUS_PULSE_RESTART_COMMAND, run on the role's machine"
+        " (command) or on any (remote_command).",
+    )
+    pulse_restart_command: str = Field(
+        default="",
+        description="A shell command that restarts a role, given as $ROLE, $MACHINE and $PID: `systemctl restart"
+        " hippocampus-$ROLE`, or `kubectl delete pod $MACHINE`.",
+    )
+    pulse_llm_command: str = Field(
+        default="", description="A shell command that is run once when a model, $BREAKER, has been down for 2 minutes."
+    )
+    pulse_notify_command: str = Field(
+        default="", description="A shell command that gets each notification as JSON on its standard input."
+    )
+    pulse_notify_url: str = Field(
+        default="",
+        pattern=r"^(https?://.+)?$",
+        description="Where each notification is posted as JSON. Its host must be public, or in"
+        " HIPPOCAMPUS_WEBHOOK_NETWORKS.",
+    )
+    pulse_network_url: str = Field(
+        default="",
+        pattern=r"^(https?://.+)?$",
+        description="What the network sense resolves and requests. Empty: the model's API, if it has one.",
+    )
+    pulse_disks: str = Field(default="/", description="The paths whose disks are watched, separated by commas.")
+    pulse_database_megabytes: int = Field(
+        default=0, ge=0, description="What the database may grow to; 0: it is not watched."
+    )
+    pulse_error_keywords: str = Field(
+        default="",
+        description="Which logged errors are reported, by words in their event or class, separated by commas, such as"
+        " OutOfMemory,deadlock; empty: all.",
+    )
+    pulse_record_months: int = Field(
+        default=12,
+        ge=0,
+        le=1200,
+        description="After how many whole months the record of the autonomic layer moves to its archive; 0: never.",
+    )
+    pulse_archive_folder: str = Field(
+        default="",
+        description="Where the archive of the record moves as files when a disk is full: another disk, of each machine"
+        " that runs a pulse. Empty: it stays in the database.",
+    )
+    pulse_sense_keys: str = Field(
+        default="",
+        pattern="^(( *(pending-tasks|agent-capability-stats) *)(,|$))*$",
+        description="What rules get beside the senses, separated by commas: pending-tasks, which has both projections"
+        " of tasks, or agent-capability-stats alone.",
+    )
+
     # Metrics and logs
+    pulse_metrics_port: int = Field(
+        default=9140, ge=1, le=65535, description="The first port that a pulse process tries for its metrics."
+    )
     metrics_host: str = Field(default="127.0.0.1", description="The address on which each process serves its metrics.")
     writer_metrics_port: int = Field(
         default=9100, ge=1, le=65535, description="The first port that a writer tries for its metrics."
@@ -483,6 +630,16 @@ class Settings(BaseSettings):
             features.parse(value)
         return value
 
+    @field_validator("cells")
+    @classmethod
+    def _check_cells(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None:
+            try:
+                Cells.parse("", value.get_secret_value())
+            except InvalidInputError as error:
+                raise ValueError(str(error)) from None
+        return value
+
     @field_validator("webhook_networks")
     @classmethod
     def _check_networks(cls, value: str) -> str:
@@ -493,12 +650,23 @@ class Settings(BaseSettings):
                 raise ValueError(f"{each!r:.80} is not a network: write it as 10.1.0.0/16") from None
         return value
 
-    @field_validator("database_url")
+    @field_validator("database_url", "direct_database_url", "replica_url")
     @classmethod
     def _check_scheme(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("it must begin with postgresql://, without the name of a driver")
         return value
+
+    @model_validator(mode="after")
+    def _check_direct(self) -> Self:
+        if self.direct_database_url is not None:
+            if self.database_url is None:
+                raise ValueError("HIPPOCAMPUS_DIRECT_DATABASE_URL is set, but DATABASE_URL is not: set both")
+            try:
+                database.read_address(self.direct_dsn or "", self.schema_name)
+            except InvalidInputError as error:
+                raise ValueError(f"HIPPOCAMPUS_DIRECT_DATABASE_URL is wrong: {error}") from None
+        return self
 
     @model_validator(mode="after")
     def _check_open_api(self) -> Self:
@@ -509,10 +677,45 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_otlp(self) -> Self:
+        if "otlp" in self.tracing and self.otlp_endpoint is None:
+            raise ValueError("HIPPOCAMPUS_TRACING has otlp, but HIPPOCAMPUS_OTLP_ENDPOINT is not set")
+        for each in filter(None, self._otlp_header_texts()):
+            if not each.partition("=")[0].strip() or "=" not in each:
+                raise ValueError("HIPPOCAMPUS_OTLP_HEADERS is wrong: write each header as name=value")
+        return self
+
+    def _otlp_header_texts(self) -> list[str]:
+        return [] if self.otlp_headers is None else self.otlp_headers.get_secret_value().split(",")
+
+    def otlp_header_values(self) -> dict[str, str]:
+        """Return the headers for the OTLP endpoint."""
+        pairs = (each.partition("=") for each in filter(None, self._otlp_header_texts()))
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
     @property
     def dsn(self) -> str | None:
         """The database's address with its password, or None for the embedded server."""
         return None if self.database_url is None else self.database_url.get_secret_value()
+
+    @property
+    def direct_dsn(self) -> str | None:
+        """The address for what needs a session of its own: not a pooler's."""
+        return self.dsn if self.direct_database_url is None else self.direct_database_url.get_secret_value()
+
+    @property
+    def all_cells(self) -> Cells | None:
+        """The cells with their passwords; None if there is only the one of DATABASE_URL, or none."""
+        if self.dsn is None or self.cells is None:
+            return None
+        return Cells.parse(self.dsn, self.cells.get_secret_value(), schema=self.schema_name)
+
+    def in_cell(self, address: str) -> Settings:
+        """Return these settings with another cell's database, and its schema if the address names one."""
+        plain, schema = database.read_address(address)
+        named = {} if plain == address else {"schema_name": schema}
+        return self.model_copy(update={"database_url": SecretStr(plain), "direct_database_url": None, **named})
 
     def chosen(self, kind: Kind) -> ChosenModel:
         """Return the generator or the embedder that is used."""
@@ -526,7 +729,7 @@ class Settings(BaseSettings):
         )
 
     def metrics_port(self, role: str) -> int:
-        """Return the first metrics port of a role: writer, fast_replay, deep_reflection or retention."""
+        """Return the first metrics port of a role: writer, or a worker pool."""
         return int(getattr(self, f"{role}_metrics_port"))
 
     def concurrency(self, pool: str) -> int:
@@ -537,8 +740,10 @@ class Settings(BaseSettings):
         """Return every setting as text that may be printed: only the first characters of a key, no password."""
         texts = {}
         for name, value in self:
-            if name == "database_url" and value is not None:
+            if name in _ADDRESSES and value is not None:
                 texts[name] = database.describe(value.get_secret_value())
+            elif name == "cells" and self.all_cells is not None:
+                texts[name] = " ".join(self.all_cells.names[1:])
             else:
                 texts[name] = show_secret(value) if isinstance(value, SecretStr) else str(value)
         return texts
@@ -671,6 +876,16 @@ def _explain(error: object) -> str:
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
     variable = next((old for old in _former_values() if FORMER_NAMES[old] == variable), variable)
-    is_secret = field == "database_url" or field.endswith("api_key")
+    is_secret = field in _ADDRESSES or field == "cells" or field.endswith("api_key")
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"
+
+
+def machine_name() -> str:
+    """Return HIPPOCAMPUS_MACHINE, or the host's name: processes that can end each other share it."""
+    return (os.environ.get("HIPPOCAMPUS_MACHINE") or socket.gethostname())[:64]
+
+
+def watchdog_address() -> str:
+    """Return where systemd waits for signs of life (WatchdogSec=); empty if it does not."""
+    return os.environ.get("NOTIFY_SOCKET", "")

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import structlog
 from procrastinate.exceptions import ConnectorException
 
 from pulse import database
+from pulse.actor import WORKER, act_as
 from pulse.errors import PulseError
 from pulse.postgres.backoff import Backoff
+from workers import redactors
 from workers.failures import DATABASE_FAULTS
 from workers.migrate import check_schema
 from workers.pools import UnknownPoolError, WorkerPool, get_pool
@@ -34,6 +37,7 @@ from workers.settings import Settings, SettingsError, load, report_former_names
 from workers.telemetry import metrics_server
 from workers.telemetry.metrics import Metrics
 from workers.telemetry.queue_gauges import export_queue
+from workers.telemetry.traces import traced
 
 if TYPE_CHECKING:
     from pulse.database import Connection, Pool
@@ -123,6 +127,7 @@ class Supervisor:
     async def _work(self) -> None:
         settings = self._settings
         async with self._app.open_async():
+            self._metrics.queue_pool.stats = self._app.pool_stats
             guard = liveness.Guard(self._connect, self._metrics)
             self._worker = QueueWorker(
                 self._app,
@@ -138,7 +143,8 @@ class Supervisor:
                 self._worker = None
 
     async def _connect(self) -> Connection:
-        return await database.connect(self._settings.dsn or "", schema=self._settings.schema_name)
+        settings = self._settings
+        return await database.connect(settings.direct_dsn or "", schema=settings.schema_name, needs_session=True)
 
 
 async def run_worker(
@@ -149,7 +155,7 @@ async def run_worker(
     Raises:
         UnknownPoolError: no such pool.
         SettingsError: there is no DATABASE_URL, or a setting is wrong.
-        DatabaseUnreachableError, SchemaError: at the start; later the process waits for the database.
+        DatabaseUnreachableError, PoolerError, SchemaError: at the start; later the process waits for the database.
         NoFreePortError: no port for metrics.
     """
     pool = get_pool(pool_name)
@@ -160,15 +166,16 @@ async def run_worker(
         )
     signals.stop_cancels_start()
     structlog.contextvars.bind_contextvars(role=pool.name, pid=os.getpid())
+    act_as(WORKER)
     metrics = Metrics()
-    async with _open_pool(settings, pool) as connections:
+    async with open_pool(settings, pool) as connections:
         made = build_services(settings, connections, metrics, pool.name)
         try:
             if pool.is_scheduler:
                 await made.choose_model()
             supervisor = Supervisor(make_app(settings, connections, metrics, made), pool, metrics, settings)
             signals.on_stop(supervisor.on_signal)
-            async with _reporting(settings, pool, connections, metrics), in_background(made.report_unreachable()):
+            async with reporting(settings, pool, connections, metrics), in_background(made.report_unreachable()):
                 _log.info("worker_started", queues=list(pool.queues), concurrency=settings.concurrency(pool.name))
                 await supervisor.run()
         finally:
@@ -183,8 +190,10 @@ def _senders(settings: Settings, pool: WorkerPool) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool]:
-    connection = await database.connect(settings.dsn or "", schema=settings.schema_name)
+async def open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool]:
+    """Open the connections of a worker, on a database that fits this program."""
+    redactors.install(settings)
+    connection = await database.connect(settings.direct_dsn or "", schema=settings.schema_name, needs_session=True)
     try:
         await check_schema(connection, schema=settings.schema_name)
     finally:
@@ -207,18 +216,19 @@ async def _open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool
 
 
 @contextlib.asynccontextmanager
-async def _reporting(settings: Settings, pool: WorkerPool, connections: Pool, metrics: Metrics) -> AsyncIterator[None]:
+async def reporting(settings: Settings, pool: WorkerPool, connections: Pool, metrics: Metrics) -> AsyncIterator[None]:
+    """Serve the metrics of a worker while the block lasts."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(
             metrics_server.serving(
                 metrics.registry,
+                metrics.commits,
                 pool=connections,
                 role=pool.name,
                 host=settings.metrics_host,
                 base=settings.metrics_port(pool.name),
             )
         )
-        stack.enter_context(metrics.statements.observing())
         if pool.is_scheduler:
             await stack.enter_async_context(export_queue(settings, metrics.queue))
         yield
@@ -226,11 +236,18 @@ async def _reporting(settings: Settings, pool: WorkerPool, connections: Pool, me
 
 def main_worker(pool_name: str, *, build_services: services.BuildServices = services.build) -> int:
     """Run a worker process by the environment's settings, and return its exit code."""
+    return main_of(pool_name, lambda settings: run_worker(pool_name, settings, build_services=build_services))
+
+
+def main_of(pool_name: str, run: Callable[[Settings], Coroutine[Any, Any, None]]) -> int:
+    """Run what a worker process runs by the environment's settings, and return its exit code."""
+    gc.freeze()  # What was imported stays.
     try:
         settings = load()
         logs.configure(settings.log_level, settings.log_format)
         report_former_names()
-        asyncio.run(run_worker(pool_name, settings, build_services=build_services))
+        with traced(settings, pool_name):
+            asyncio.run(run(settings))
     except (SettingsError, UnknownPoolError, PulseError, metrics_server.NoFreePortError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE

@@ -9,37 +9,48 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
+import email.utils
+import functools
+import gc
 import importlib
 import importlib.util
 import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 import structlog
 import uvicorn
 from starlette.routing import Route
+from uvicorn.server import ServerState
 
 from pulse import database
-from pulse.errors import DatabaseUnreachableError, SchemaError
+from pulse.cells import DEFAULT_CELL
+from pulse.errors import DatabaseUnreachableError, InvalidInputError, SchemaError
+from pulse.extras import install_command
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
-from workers import migrate, settings
+from pulse.postgres.backoff import Backoff
+from pulse.sandbox.service import make_sandbox_backend
+from pulse.tools.registries import ToolRegistries
+from workers import migrate, redactors, settings
 from workers.agents import load as load_agents
 from workers.api import live_streams
 from workers.api.app import build_api
+from workers.api.cells import CellDirectory, CellRouter
 from workers.api.listening import Listener
 from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
-from workers.installing import install_command
 from workers.models.call_gate import embedder_gate, generator_gate
 from workers.models.factory import make_generator, make_query_embedder
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
 from workers.process.background import in_background
 from workers.telemetry import metrics_server
+from workers.telemetry.traces import traced
 from workers.telemetry.writer_metrics import WriterMetrics
 
 if TYPE_CHECKING:
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from hippocampus.providers.protocols import Embedder, Generator
     from pulse.database import Connection, Pool
     from pulse.runs.agents import Agent
 
@@ -60,9 +72,11 @@ _POOL_CLOSE_SECONDS = 0.5
 #: How long a request waits for a row that another transaction has locked; our own take milliseconds.
 LOCK_SECONDS_MAX = 5.0
 _BACKLOG = 2048
+# Between two attempts to reach another cell.
+_CELL_RETRY_SECONDS = 0.5
+_CELL_RETRY_SECONDS_MAX = 10.0
 _SOCKET_PING_SECONDS = 20.0
 _KEEP_ALIVE_SECONDS = 75
-_DATE_SECONDS = 1.0
 # A client that acknowledges nothing for this long is gone: the kernel ends its connection.
 _UNACKNOWLEDGED_MS_MAX = 30_000
 
@@ -71,6 +85,28 @@ _log = structlog.get_logger(__name__)
 
 class StartError(Exception):
     """The writer cannot start. The message says why and what to do."""
+
+
+class _State(ServerState):
+    """What connections share; responses are dated as they are made, so that no timer renews the date."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        self._config = config
+        self._dated = (0, list[tuple[bytes, bytes]]())
+        super().__init__()
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of each response."""
+        now, headers = int(time.time()), self._dated[1]
+        if now != self._dated[0]:
+            headers = [(b"date", email.utils.formatdate(now, usegmt=True).encode()), *self._config.encoded_headers]
+            self._dated = (now, headers)
+        return headers
+
+    @default_headers.setter
+    def default_headers(self, _: list[tuple[bytes, bytes]]) -> None:
+        """Ignore what uvicorn sets."""
 
 
 class _Server(uvicorn.Server):
@@ -83,6 +119,7 @@ class _Server(uvicorn.Server):
         self, config: uvicorn.Config, end_streams: Callable[[float], Awaitable[None]], grace_seconds: float
     ) -> None:
         super().__init__(config)
+        self.server_state = _State(config)
         self._end_streams = end_streams
         self._grace_seconds = grace_seconds
         self._stopping = asyncio.Event()
@@ -97,10 +134,8 @@ class _Server(uvicorn.Server):
             self._forced.set()
 
     async def main_loop(self) -> None:
-        """Renew the date of the responses each second until stopped; uvicorn's own loop wakes ten times as often."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _DATE_SECONDS)
+        """Wait until stopped; uvicorn's own loop wakes ten times a second."""
+        await self._stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept no more connections, let the runs and their streams end, then wait for the other requests."""
@@ -129,15 +164,18 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     Args:
         agents: those that ``POST /agui/{name}`` runs, by name, besides those of the settings.
     """
+    gc.freeze()  # What was imported stays.
     logs.configure(config.log_level, config.log_format)
     settings.report_former_names()
     try:
-        asyncio.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
+        with traced(config, "writer"):
+            asyncio.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
     except (
         StartError,
         settings.SettingsError,
         DatabaseUnreachableError,
         SchemaError,
+        InvalidInputError,
         metrics_server.NoFreePortError,
     ) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it
@@ -159,10 +197,80 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
-        stack.enter_context(metrics.statements.observing())
-        pool = await stack.enter_async_context(_open_pool(config))
-        live = await stack.enter_async_context(live_streams.opened(config, pool, agents))
+        more = await stack.enter_async_context(_mcp_route(config))
+        cells = config.all_cells
+        directory = CellDirectory(tuple(cells.names) if cells else (DEFAULT_CELL,))
+        router = CellRouter(directory)
+        serve = functools.partial(
+            _serving, agents=agents, metrics=metrics, more=more, directory=directory, router=router
+        )
+        home = await stack.enter_async_context(serve(config))
+        live, embedder, pool = home.live, home.embedder, home.pool
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
+        others: dict[str, _Served] = {}
+        for name, address in cells.others.items() if cells else ():
+            open_cell = functools.partial(serve, config.in_cell(address), cell=name)
+            opening = _keep_serving(open_cell, name, others)
+            await stack.enter_async_context(in_background(opening))
+        await stack.enter_async_context(in_background(directory.run()))
+
+        async def end_streams(drain_seconds: float) -> None:
+            await asyncio.gather(*(each.live.end(drain_seconds) for each in (home, *others.values())))
+
+        server = _Server(_server_config(router, config.max_body_bytes), end_streams, grace_seconds=_grace(config))
+        _stop_on_signals(server)
+        role = "writer"
+        await stack.enter_async_context(
+            metrics_server.serving(
+                metrics.registry,
+                metrics.commits,
+                pool=pool,
+                role=role,
+                host=config.metrics_host,
+                base=config.metrics_port(role),
+            )
+        )
+        report = report_unreachable(
+            ((config.chosen("embedder"), embedder), (config.chosen("generator"), home.generator))
+        )
+        await stack.enter_async_context(in_background(report))
+        host, port = listener.getsockname()[:2]
+        # A full collection stops every stream, and would look at what is open now each time.
+        gc.collect()
+        gc.freeze()
+        _log.info("writer_started", host=host, port=port)
+        await server.serve([listener])
+    _log.info("writer_stopped")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Served:
+    """What serves the apps of one cell."""
+
+    pool: Pool
+    live: live_streams.LiveStreams
+    embedder: Embedder
+    generator: Generator
+
+
+@asynccontextmanager
+async def _serving(
+    config: settings.Settings,
+    *,
+    agents: Mapping[str, Agent],
+    metrics: WriterMetrics,
+    more: Iterable[BaseRoute],
+    directory: CellDirectory,
+    router: CellRouter,
+    cell: str = DEFAULT_CELL,
+) -> AsyncIterator[_Served]:
+    """Serve the apps of the cell that the settings name, until the block is left."""
+    async with contextlib.AsyncExitStack() as stack:
+        found_at = time.monotonic()  # or a moment later
+        pool = await stack.enter_async_context(_open_pool(config))
+        await directory.add(cell, pool)
+        stack.callback(directory.remove, cell)
+        live = await stack.enter_async_context(live_streams.opened(config, pool, agents))
         embedder = make_query_embedder(
             config, metrics.calls.observe, embedder_gate(config, pool, metrics.calls, "writer")
         )
@@ -170,22 +278,43 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         # It writes answers; summaries and facts are the workers'.
         generator = make_generator(config, metrics.calls.observe, generator_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(generator.close)
-        more = await stack.enter_async_context(_mcp_route(config))
-        api = build_api(config, pool, live, embedder, generator, metrics, *more)
-        server = _Server(_server_config(api, config.max_body_bytes), live.end, grace_seconds=_grace(config))
-        _stop_on_signals(server)
-        role = "writer"
-        await stack.enter_async_context(
-            metrics_server.serving(
-                metrics.registry, pool=pool, role=role, host=config.metrics_host, base=config.metrics_port(role)
-            )
+        tools = ToolRegistries(pool, make_sandbox_backend(config.sandbox))
+        stack.push_async_callback(tools.close)
+        api = build_api(
+            config,
+            pool,
+            live,
+            embedder,
+            generator,
+            metrics,
+            *more,
+            directory=directory,
+            cell=cell,
+            tools_of_apps=tools,
+            found_at=found_at,
         )
-        report = report_unreachable([(config.chosen("embedder"), embedder)])
-        await stack.enter_async_context(in_background(report))
-        host, port = listener.getsockname()[:2]
-        _log.info("writer_started", host=host, port=port)
-        await server.serve([listener])
-    _log.info("writer_stopped")
+        router.add(cell, api)
+        stack.callback(router.remove, cell)
+        yield _Served(pool, live, embedder, generator)
+
+
+async def _keep_serving(
+    serve: Callable[[], contextlib.AbstractAsyncContextManager[_Served]], cell: str, served: dict[str, _Served]
+) -> None:
+    """Serve another cell until cancelled, as soon as it can be reached: one that is down takes only its own apps."""
+    backoff = Backoff(_CELL_RETRY_SECONDS, _CELL_RETRY_SECONDS_MAX, healthy_seconds=_CELL_RETRY_SECONDS_MAX)
+    while True:
+        try:
+            backoff.begin()
+            async with serve() as each:
+                served[cell] = each
+                _log.info("cell_served", cell=cell)
+                await asyncio.Event().wait()
+        except (SchemaError, *DATABASE_FAULTS) as error:
+            _log.warning("cell_unreachable", cell=cell, error=type(error).__name__)
+        finally:
+            served.pop(cell, None)
+        await backoff.wait()
 
 
 @asynccontextmanager
@@ -304,13 +433,14 @@ async def _open_pool(config: settings.Settings) -> AsyncIterator[Pool]:
 
     Raises:
         StartError: there is no DATABASE_URL.
-        DatabaseUnreachableError, SchemaError: as `pulse.database.create_pool` and `migrate.check_schema`.
+        DatabaseUnreachableError, PoolerError, SchemaError: as `pulse.database.connect` and `migrate.check_schema`.
     """
     if config.dsn is None:
         raise StartError(
             "DATABASE_URL is not set, and only `hippocampus up` and `hippocampus demo` start a database of their own."
             " Set DATABASE_URL, or run `hippocampus up`."
         )
+    redactors.install(config)
     pool = await database.create_pool(
         config.dsn,
         schema=config.schema_name,
@@ -322,6 +452,13 @@ async def _open_pool(config: settings.Settings) -> AsyncIterator[Pool]:
     try:
         async with pool.acquire() as connection:
             await migrate.check_schema(cast("Connection", connection), schema=config.schema_name)
+            needs_check = config.direct_database_url is not None or database.is_pooled(connection)
+        if needs_check:
+            # The listener would report a pooler's address only in the log, again and again.
+            session = await database.connect(
+                config.direct_dsn or "", schema=config.schema_name, prepare=False, needs_session=True
+            )
+            session.terminate()
         yield pool
     finally:
         try:

@@ -43,13 +43,17 @@ class Health:
 
 
 class HealthCheck:
-    """Checks the database, at most once in `FRESH_SECONDS`."""
+    """Checks the database, at most once in `FRESH_SECONDS`.
 
-    def __init__(self, dsn: str, schema: str) -> None:
+    Args:
+        found_at: when the process itself found the database at its schema, by `time.monotonic`; None if it did not.
+    """
+
+    def __init__(self, dsn: str, schema: str, *, found_at: float | None = None) -> None:
         self._dsn = dsn
         self._schema = schema
         self._lock = asyncio.Lock()
-        self._last: tuple[float, Health] | None = None
+        self._last = None if found_at is None else (found_at, Health("reachable", "current"))
         self._full_at = -math.inf
 
     def note_full_disk(self) -> None:

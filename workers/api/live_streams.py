@@ -65,7 +65,7 @@ async def opened(settings: Settings, pool: Pool, agents: Mapping[str, Agent]) ->
     """Start the services, and stop them in the order of their dependencies: agents, streams, listener."""
     async with AsyncExitStack() as stack:
         sessions, runs = OpenSessionService(pool), RunService(pool)
-        listener = PgNotifyListener(settings.dsn or "", pool, schema=settings.schema_name)
+        listener = PgNotifyListener(settings.direct_dsn or "", pool, schema=settings.schema_name)
         carrier = PgDeltaCarrier(pool, listener)
         streams = RunStreams(pool, listener, carrier)
         tests = StreamTests(pool, listener, streams)

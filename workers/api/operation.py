@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.roles import require
-from pulse.http.edge.routing import ExactRoute
+from pulse.http.edge.roles import EVERY_APP, require
+from pulse.http.edge.routing import DeferredRoute, ExactRoute
 from pulse.http.edge.schemas import View
 from pulse.http.edge.services import service
 from pulse.pg_notify_listener import PgNotifyListener
@@ -22,7 +22,7 @@ from workers.telemetry.discovery import list_targets
 #: Paths that need no key.
 OPEN_PATHS = frozenset({"/health"})
 
-open_router = APIRouter(tags=["operation"])
+open_router = APIRouter(tags=["operation"], route_class=DeferredRoute)
 router = APIRouter(tags=["operation"], route_class=ExactRoute, responses=problems.documented(*problems.COMMON))
 
 
@@ -73,7 +73,7 @@ async def health(
 @router.get(
     "/metrics/targets",
     summary="List metrics addresses",
-    dependencies=[require("read")],
+    dependencies=[require("read"), EVERY_APP],
     response_model=list[TargetGroupView],
 )
 async def targets(pool: Annotated[asyncpg.Pool, service(asyncpg.Pool)]) -> Response:

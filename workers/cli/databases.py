@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import difflib
+import getpass
 import hashlib
+import os
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -18,10 +20,12 @@ import click
 from pydantic import SecretStr
 
 from pulse import database
+from pulse.actor import acting_as
+from pulse.cells import require_served
 from pulse.errors import InvalidInputError
-from workers import migrate, settings
+from workers import migrate, redactors, settings
 from workers.cli import interrupts, rows
-from workers.cli.options import APP_READ
+from workers.cli.options import APP_MAY_BE_SET_UP, APP_READ
 from workers.embedded import keeper
 from workers.embedded.server import EmbeddedServer
 from workers.settings import Settings, SettingsError
@@ -110,18 +114,19 @@ def is_same(config: Settings, dsn: str) -> bool:
 
 async def migrated(config: Settings) -> list[str]:
     """Bring the database to this program's schema and return what was applied."""
-    return await migrate.migrate(config.dsn or "", schema=config.schema_name)
+    return await migrate.migrate(config.direct_dsn or "", schema=config.schema_name)
 
 
 @contextlib.asynccontextmanager
 async def pool_of(config: Settings) -> AsyncIterator[Pool]:
     """Open a small pool on a database that is at this program's schema."""
+    redactors.install(config)
     pool = await database.create_pool(
         config.dsn or "", schema=config.schema_name, max_size=min(POOL_SIZE_MAX, config.database_pool_size)
     )
     try:
         async with pool.acquire() as connection:
-            await migrate.check_schema(cast("Connection", connection), schema=config.schema_name)
+            await migrate.check_schema(cast("Connection", connection), schema=config.schema_name, thorough=False)
         yield pool
     finally:
         await pool.close()
@@ -136,9 +141,29 @@ def run(work: Callable[[Pool], Awaitable[Result]], *, create: bool = False) -> R
 async def _run(config: Settings, work: Callable[[Pool], Awaitable[Result]], *, create: bool) -> Result:
     if create:
         await migrated(config)
+    app = _named_app()
+    if app is not None and (cells := config.all_cells) is not None:
+        config = config.in_cell(cells.address(await cells.locate(app)))
     async with pool_of(config) as pool:
+        if app is not None:
+            await require_served(pool, app)
         await _check_app(pool)
-        return await work(pool)
+        with acting_as(f"cli:{_system_user()}"):
+            return await work(pool)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _named_app() -> str | None:
+    """Return the app that the running command names; None for one about every app of a cell."""
+    context = click.get_current_context(silent=True)
+    app = None if context is None else context.params.get("app")
+    return app if isinstance(app, str) else None
 
 
 async def _check_app(pool: Pool) -> None:
@@ -148,8 +173,9 @@ async def _check_app(pool: Pool) -> None:
         InvalidInputError: it does not; the message has the names that are most like it.
     """
     context = click.get_current_context(silent=True)
-    app = None if context is None else context.meta.get(APP_READ)
-    if app is None or await rows.has_app(pool, app):
+    if context is None or (app := context.meta.get(APP_READ)) is None or await rows.has_app(pool, app):
+        return
+    if context.meta.get(APP_MAY_BE_SET_UP) and await rows.is_set_up(pool, app):
         return
     known = await rows.apps(pool)
     near = difflib.get_close_matches(app, known, n=3, cutoff=0.5) or known[:APPS_SHOWN_MAX]

@@ -31,7 +31,7 @@ SUMMARIES_MAX = 10
 FACTS_MAX_BY_TYPE = 4
 CHANGES_MAX = 4
 HITS_MAX = 3
-QUERIES_MAX = 3
+QUERIES_MAX = 5
 WINDOW_TOKENS = 700
 WEAK_MAX = 3
 #: For the preview: memories that the policy keeps would be archived at this stricter threshold.
@@ -126,7 +126,7 @@ def write_worked(page: Page, worked: Worked) -> None:
 def write_places(page: Page, all_roles: Running) -> None:
     """Write where the API and the metrics were."""
     page.title("While it ran")
-    page.field("API", f"{all_roles.api_url} (routes: /docs; a page that shows sessions: /)")
+    page.field("API", f"{all_roles.api_url} (routes: /docs; the console: /)")
     page.field("metrics", ", ".join(f"{url} ({role})" for role, url in all_roles.metrics_urls.items()))
     page.note(f"Everything stops now. `{_program()} up` (or `make run`) starts the same roles, and keeps them running.")
 

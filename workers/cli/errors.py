@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from hippocampus.errors import HippocampusError
+from hippocampus.errors import HippocampusError, ProviderError
 from pulse.errors import DatabaseUnreachableError, PulseError, SchemaError
 from workers.cli.exit_codes import FAILED, USAGE
 from workers.embedded.binaries import EmbeddedServerError
@@ -27,6 +27,8 @@ def explain(error: Exception) -> tuple[str, int] | None:
     match error:
         case _ if isinstance(error, _CONFIGURATION_ERRORS):
             return str(error), USAGE
+        case ProviderError():
+            return f"{str(error).rstrip('.')}: `hippocampus doctor` says what to do.", FAILED
         case PulseError() | HippocampusError() | TimeoutError():
             return str(error), FAILED
         case asyncpg.InsufficientPrivilegeError():

@@ -17,6 +17,7 @@ from types import MappingProxyType
 
 import click
 
+from pulse import collecting
 from workers.cli.exit_codes import INTERRUPTED
 from workers.cli.groups import Verbs
 
@@ -45,15 +46,22 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "sessions": "List sessions; show, finalize, delete one.",
         "runs": "List a session's runs; show, cancel one.",
         "jobs": "List, show, enqueue, retry and cancel consolidation jobs.",
+        "traces": "List what was done, and show one trace as a waterfall.",
         "policies": "List, show, set and reset apps' policies.",
         "retention": "Archive weak memories, or show what would be archived, when and why.",
         "forget": "Erase a user, a session, events or a memory for good.",
         "keys": "Create, list, show and revoke keys of the HTTP API.",
+        "audit": "List and export who did what in administration.",
         "webhooks": "Tell addresses of an app's events; list and replay deliveries.",
+        "tools": "List, add, call, disable and roll back an app's tools; list the calls.",
+        "knowledge": "Add, search, list, show and remove documents of an app's corpora.",
+        "pulse": "Run the autonomic layer; stage, promote and roll back its rules.",
         "mcp": "Serve a user's memory to an MCP client on standard input and output.",
+        "move": "Move an app to another cell, an installation with its own database.",
         "status": "Show what runs, what waits, and what failed.",
         "doctor": "Check the installation, and name the fix for each problem.",
         "migrate": "Bring the database to this program's schema.",
+        "grant-roles": "Create roles of PostgreSQL with the least that each process needs.",
         "completion": "Print the script by which a shell completes commands.",
         "writer": "Run the session writer: the HTTP API.",
         "worker": "Run a worker of a pool.",
@@ -79,7 +87,8 @@ class Commands(Verbs):
         if cmd_name not in COMMANDS:
             return None
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-        command: click.Command = importlib.import_module(f"workers.cli.commands.{module}").command
+        with collecting.paused():
+            command: click.Command = importlib.import_module(f"workers.cli.commands.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -22,6 +22,8 @@ def json_option(function: Function) -> Function:
 
 #: In the context of a command: the app that it reads, which must exist.
 APP_READ = "workers.cli.app_read"
+#: There: it counts as existing with keys, webhooks, tools, instructions or corpora alone.
+APP_MAY_BE_SET_UP = "workers.cli.app_may_be_set_up"
 
 
 def known_app(context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -29,6 +31,12 @@ def known_app(context: click.Context, _option: click.Parameter, value: str | Non
     if value is not None:
         context.meta[APP_READ] = value
     return value
+
+
+def known_or_set_up_app(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """As `known_app`, for what is made before an app's first session."""
+    context.meta[APP_MAY_BE_SET_UP] = True
+    return known_app(context, option, value)
 
 
 def filter_options(*names: str) -> Callable[[Function], Function]:

@@ -31,6 +31,12 @@ SELECT $1 = '*' OR EXISTS (SELECT FROM threads WHERE app_name = $1) OR EXISTS (S
     OR EXISTS (SELECT FROM facts WHERE app_name = $1) OR EXISTS (SELECT FROM app_policies WHERE app_name = $1)
     OR EXISTS (SELECT FROM erasures WHERE app_name = $1)
 
+-- name: is_set_up
+-- app; apart from has_app, since the roles of readers may not see these tables
+SELECT EXISTS (SELECT FROM api_keys WHERE app_name = $1) OR EXISTS (SELECT FROM webhook_endpoints WHERE app_name = $1)
+    OR EXISTS (SELECT FROM tools WHERE app_name = $1)
+    OR EXISTS (SELECT FROM instructions WHERE app_name = $1) OR EXISTS (SELECT FROM corpus WHERE app_name = $1)
+
 -- name: apps
 SELECT DISTINCT app_name FROM (
     SELECT app_name FROM threads UNION ALL SELECT app_name FROM memories WHERE thread_id IS NULL
@@ -113,60 +119,3 @@ CROSS JOIN LATERAL (SELECT
     coalesce(own.cleanup_threshold, rest.cleanup_threshold) AS threshold,
     coalesce(own.min_age_days, rest.min_age_days) AS min_age_days) AS s
 GROUP BY d.days ORDER BY d.days
-
--- name: totals
-SELECT (SELECT count(*) FROM threads) AS sessions, (SELECT coalesce(sum(last_seq), 0)::bigint FROM threads) AS events,
-       (SELECT count(*) FROM memories) AS memories, (SELECT count(*) FROM facts) AS facts
-
--- name: spend
--- The calls and tokens of models for all sessions that exist.
-SELECT coalesce(sum(generate_calls), 0)::bigint AS generate_calls, coalesce(sum(embed_calls), 0)::bigint AS embed_calls,
-       coalesce(sum(prompt_tokens), 0)::bigint AS prompt_tokens,
-       coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
-       coalesce(sum(reused_replies), 0)::bigint AS reused_replies
-FROM memory_costs
-
--- name: lag
--- Events that are not consolidated, of apps that consolidate: sessions, events, the age of the oldest such event
-SELECT s.stage, count(*) AS sessions, sum(t.last_seq - s.upto_seq)::bigint AS events,
-       extract(epoch FROM engine_now() - min(e.created_at))::double precision AS oldest_seconds
-FROM threads AS t
-LEFT JOIN app_policies AS rest ON rest.app_name = '*'
-LEFT JOIN app_policies AS own ON own.app_name = t.app_name
-CROSS JOIN LATERAL (VALUES ('fast_replay', t.fast_upto_seq), ('deep_reflection', t.deep_upto_seq))
-    AS s (stage, upto_seq)
-LEFT JOIN events AS e ON e.thread_id = t.id AND e.sequence_num = s.upto_seq + 1
-WHERE s.upto_seq < t.last_seq AND coalesce(own.consolidate, rest.consolidate)
-GROUP BY s.stage ORDER BY s.stage DESC
-
--- name: failures
--- limit: failed jobs by the code of their last error, the most frequent first
-SELECT coalesce(error_code, 'no code') AS error_code, count(*) AS jobs,
-       extract(epoch FROM engine_now() - max(completed_at))::double precision AS last_seconds
-FROM consolidation_jobs WHERE status = 'failed' GROUP BY 1 ORDER BY jobs DESC, 1 LIMIT $1
-
--- name: live_processes
--- seconds: processes that reported within so many seconds
-SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds,
-       extract(epoch FROM now() - seen_at)::double precision AS seen_seconds
-FROM metrics_targets WHERE seen_at > now() - make_interval(secs => $1) ORDER BY role, host, port
-
--- name: queues
--- The queues: jobs that wait, run and failed, and the age of the oldest that waits.
-SELECT d.queue_name AS queue,
-       coalesce(sum(d.jobs) FILTER (WHERE d.status = 'todo'), 0)::bigint AS waiting,
-       coalesce(sum(d.jobs) FILTER (WHERE d.status = 'doing'), 0)::bigint AS running,
-       coalesce(sum(d.jobs) FILTER (WHERE d.status = 'failed'), 0)::bigint AS failed,
-       max(a.oldest_seconds) AS oldest_seconds
-FROM queue_depths() AS d LEFT JOIN queue_ages() AS a ON a.queue_name = d.queue_name
-GROUP BY d.queue_name ORDER BY d.queue_name
-
--- name: breakers
-SELECT name, state, reason, probe_seconds, since_seconds FROM call_breaker_states()
-
--- name: limits
-SELECT name, blocked_seconds, reason FROM call_limit_states()
-
--- name: texts_without_vector
--- Texts without a vector because a model refused them, by model.
-SELECT model, count(*) AS texts FROM embedding_refusals GROUP BY model

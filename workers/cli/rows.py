@@ -107,105 +107,22 @@ class Forecast:
     weak: int
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """How much is stored."""
-
-    sessions: int
-    events: int
-    memories: int
-    facts: int
-
-
-@dataclass(frozen=True, slots=True)
-class Spend:
-    """The calls of models for all sessions that exist."""
-
-    generate_calls: int
-    embed_calls: int
-    prompt_tokens: int
-    output_tokens: int
-    reused_replies: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """How much a stage of consolidation has yet to do."""
-
-    stage: str
-    sessions: int
-    events: int
-    oldest_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failures:
-    """The failed jobs with one error code."""
-
-    error_code: str
-    jobs: int
-    last_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A role's process that reported recently."""
-
-    role: str
-    host: str
-    port: int
-    pid: int
-    up_seconds: float
-    seen_seconds: float
-
-    @property
-    def metrics_url(self) -> str:
-        """Where its metrics are."""
-        return f"http://{self.host}:{self.port}/metrics"
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """The jobs of a queue, and the age of the oldest that waits."""
-
-    queue: str
-    waiting: int
-    running: int
-    failed: int
-    oldest_seconds: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    """Whether a worker pool may call a model."""
-
-    name: str
-    state: str
-    reason: str
-    probe_seconds: float | None
-    since_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """For how long no process may call a model."""
-
-    name: str
-    blocked_seconds: float
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedTexts:
-    """How many texts a model refused to embed."""
-
-    model: str
-    texts: int
-
-
 async def has_app(pool: Pool, app: str) -> bool:
     """Return whether anything is stored of an app."""
     return bool(await _STATEMENTS.fetchval(pool, "has_app", app))
+
+
+async def is_set_up(pool: Pool, app: str) -> bool:
+    """Return whether an app has what is made before its first session: keys, webhooks, tools, instructions, corpora.
+
+    A login that may not read all of these, such as a reader's, cannot tell that the app lacks them: it has them.
+    """
+    import asyncpg
+
+    try:
+        return bool(await _STATEMENTS.fetchval(pool, "is_set_up", app))
+    except asyncpg.InsufficientPrivilegeError:
+        return True
 
 
 async def apps(pool: Pool) -> list[str]:
@@ -286,53 +203,6 @@ async def now(pool: Pool) -> datetime:
 async def forecast(pool: Pool, app: str | None, days: Sequence[float]) -> list[Forecast]:
     """Return how many memories would be archived so many days from now, if none were used."""
     return await _fetch(Forecast, pool, "forecast", app, days)
-
-
-async def totals(pool: Pool) -> Totals:
-    """Return how much is stored."""
-    (found,) = await _fetch(Totals, pool, "totals")
-    return found
-
-
-async def spend(pool: Pool) -> Spend:
-    """Return what models were called for."""
-    (found,) = await _fetch(Spend, pool, "spend")
-    return found
-
-
-async def lag(pool: Pool) -> list[Lag]:
-    """Return what is not consolidated yet, by stage."""
-    return await _fetch(Lag, pool, "lag")
-
-
-async def failures(pool: Pool, *, limit: int) -> list[Failures]:
-    """Return the failed jobs by error code, the most frequent first."""
-    return await _fetch(Failures, pool, "failures", limit)
-
-
-async def live_processes(pool: Pool, *, within_seconds: float) -> list[Process]:
-    """Return the roles' processes that reported within so many seconds."""
-    return await _fetch(Process, pool, "live_processes", within_seconds)
-
-
-async def queues(pool: Pool) -> list[Queue]:
-    """Return the queues that hold jobs."""
-    return await _fetch(Queue, pool, "queues")
-
-
-async def breakers(pool: Pool) -> list[Breaker]:
-    """Return the breakers of all models, by worker pool."""
-    return await _fetch(Breaker, pool, "breakers")
-
-
-async def limits(pool: Pool) -> list[Limit]:
-    """Return the limits of all models."""
-    return await _fetch(Limit, pool, "limits")
-
-
-async def refused_texts(pool: Pool) -> list[RefusedTexts]:
-    """Return how many texts have no vector because their model refused them."""
-    return await _fetch(RefusedTexts, pool, "texts_without_vector")
 
 
 async def _fetch(kind: type[Row], pool: Pool, name: str, *arguments: Any) -> list[Row]:

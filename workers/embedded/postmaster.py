@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,11 +86,17 @@ class Postmaster:
         port = int(lines[3]) if lines[3].strip().isdigit() else 0
         return ServerStatus(int(lines[0]), port, Path(lines[4].strip()), lines[7].strip() or "starting")
 
-    def wait_until_ready(self, pid: int) -> ServerStatus | None:
-        """Return the server's status once it is ready, or None once it is gone; recovery may take long."""
+    def wait_until_ready(self, pid: int, stopping: threading.Event) -> ServerStatus | None:
+        """Return the server's status once it is ready, or None once it is gone; recovery may take long.
+
+        Raises:
+            EmbeddedServerError: `stopping` was set first.
+        """
         began = time.monotonic()
         warned = False
         while self.is_alive(pid):
+            if stopping.is_set():
+                raise EmbeddedServerError("The embedded PostgreSQL was stopped before it was ready.")
             status = self.read_status()
             if status is not None and status.pid == pid and status.state == "ready":
                 return status
@@ -98,7 +105,7 @@ class Postmaster:
                 _log.warning(
                     "embedded_server_delayed", state=status.state if status else "unknown", log=str(self._log_path)
                 )
-            time.sleep(POLL_SECONDS)
+            stopping.wait(POLL_SECONDS)
         return None
 
     def is_alive(self, pid: int) -> bool:
@@ -135,11 +142,12 @@ class Postmaster:
             (signal.SIGQUIT, 6.0),
             (signal.SIGKILL, 5.0),
         ):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
             deadline = time.monotonic() + timeout_seconds
             while time.monotonic() < deadline:
                 if not self.is_alive(pid):
                     return
+                # Again and again: one that only just starts ignores it at first, and to one that stops it is nothing.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
                 time.sleep(POLL_SECONDS)
         raise EmbeddedServerError(f"The embedded PostgreSQL (process {pid}) does not end; see {self._log_path}.")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,7 @@ from workers.embedded.postmaster import Postmaster, ServerStatus
 
 DEFAULT_MAJOR = 18
 START_ATTEMPTS_MAX = 4
+STOP_SECONDS = 10.0
 
 
 class EmbeddedServer:
@@ -55,6 +57,7 @@ class EmbeddedServer:
         self._postmaster = Postmaster(self.data, self.log_path)
         self._holder: int | None = None
         self._status: ServerStatus | None = None
+        self._stopping = threading.Event()
 
     def __enter__(self) -> EmbeddedServer:
         self.start()
@@ -97,22 +100,64 @@ class EmbeddedServer:
         """
         if self._holder is not None:
             return self.dsn
+        self._stopping.clear()
         user = binaries.find_server_user()
         folders.make_home(self.home, user)
         with folders.locked(self._start_lock):
-            self._status = self._adopt() or self._launch(user)
+            # Before the server starts, so that a stop() in another thread finds it.
             self._holder = folders.open_lock(self.home / f"holders-{self.major}.lock")
-            # Never waits: no process holds this exclusively outside the start lock.
-            fcntl.flock(self._holder, fcntl.LOCK_SH)
+            try:
+                # Never waits: no process holds this exclusively outside the start lock.
+                fcntl.flock(self._holder, fcntl.LOCK_SH)
+                self._status = self._adopt() or self._launch(user, is_first=True)
+            except BaseException:
+                os.close(self._holder)
+                self._holder = None
+                raise
         return self.dsn
 
-    def stop(self, *, fast_timeout_seconds: float = 10.0) -> None:
-        """Release the server; the last holder stops it. Afterwards none of its processes is left."""
-        if self._holder is None:
+    @property
+    def is_alive(self) -> bool:
+        """Whether the server that this object started or joined still runs."""
+        return self._postmaster.is_alive(self._running().pid)
+
+    def restart(self) -> None:
+        """Start the server again where it was, so that its dsn stays; do nothing if it runs. It never makes data.
+
+        Raises:
+            EmbeddedServerError: it does not start, its data or its password is gone, another program started it at
+                another port, or stop() was called in another thread.
+        """
+        port = self._running().port
+        for kept in (self.data, self._password_path):
+            if not kept.exists():
+                raise EmbeddedServerError(
+                    f"{kept} of the embedded PostgreSQL is gone, and with it what is stored there: mount or restore it,"
+                    " and the server starts again. No empty database is made in its place."
+                )
+        with folders.locked(self._start_lock):
+            status = self._adopt() or self._launch(binaries.find_server_user(), port=port)
+        if status.port != port:
+            raise EmbeddedServerError(
+                f"Another program started the embedded PostgreSQL at port {status.port} in place of {port}, where"
+                " nothing reaches it: end that program."
+            )
+        self._status = status
+
+    def stop(self, *, fast_timeout_seconds: float = STOP_SECONDS) -> None:
+        """Release the server; the last holder stops it. Afterwards none of its processes is left.
+
+        A start() or restart() that waits in another thread fails, and ends the server that it started.
+        """
+        self._stopping.set()
+        holder = self._holder
+        if holder is None:
             return
         with folders.locked(self._start_lock):
+            if self._holder != holder:
+                return  # The start failed, and released it.
             try:
-                fcntl.flock(self._holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(holder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 pass  # Another process uses the server, and will stop it.
             else:
@@ -120,7 +165,7 @@ class EmbeddedServer:
                 if status is not None:
                     self._postmaster.terminate(status.pid, fast_timeout_seconds)
             finally:
-                os.close(self._holder)
+                os.close(holder)
                 self._holder = self._status = None
 
     def _running(self) -> ServerStatus:
@@ -134,12 +179,16 @@ class EmbeddedServer:
     def _adopt(self) -> ServerStatus | None:
         """Return the ready server that runs on this data, or None; one that is stopping is waited for."""
         status = self._postmaster.read_status()
-        return None if status is None else self._postmaster.wait_until_ready(status.pid)
+        return None if status is None else self._postmaster.wait_until_ready(status.pid, self._stopping)
 
-    def _launch(self, user: ServerUser) -> ServerStatus:
+    def _launch(self, user: ServerUser, *, port: int | None = None, is_first: bool = False) -> ServerStatus:
+        """Start the server, at this port or one that is free, and wait until it is ready; the first one makes data."""
         programs = binaries.find_programs(self.major, user, self.home)
-        is_synced = self.settings.get("fsync") != "off"
-        make_data(self.data, self._password_path, programs=programs, user=user, major=self.major, is_synced=is_synced)
+        if is_first:
+            is_synced = self.settings.get("fsync") != "off"
+            make_data(
+                self.data, self._password_path, programs=programs, user=user, major=self.major, is_synced=is_synced
+            )
         self._password()
         socket_folder = folders.make_socket_folder(self.home, f"run-{self.major}", user)
         port_record = self.home / f"port-{self.major}"
@@ -152,13 +201,19 @@ class EmbeddedServer:
             settings = {
                 # The detail of an error quotes the row, and so what users said.
                 "log_error_verbosity": "terse",
-                **self.settings,
-                "port": str(_choose_port(port_record)),
+                **_QUIET,
                 "listen_addresses": "127.0.0.1",
+                **self.settings,
+                "port": str(port or _choose_port(port_record)),
                 "unix_socket_directories": str(socket_folder),
                 "unix_socket_permissions": "0700",
             }
-            status = self._postmaster.wait_until_ready(self._postmaster.spawn(programs, user, settings))
+            pid = self._postmaster.spawn(programs, user, settings)
+            try:
+                status = self._postmaster.wait_until_ready(pid, self._stopping)
+            except BaseException:
+                self._postmaster.terminate(pid, STOP_SECONDS)
+                raise
             if status is not None:
                 folders.write_private(port_record, str(status.port))
                 return status
@@ -167,6 +222,11 @@ class EmbeddedServer:
             f"The embedded PostgreSQL did not start. Its last log line: {self._postmaster.last_log_line()!r}."
             f" The whole log is {self.log_path}."
         )
+
+
+#: PostgreSQL's own processes: by default two of them wake five times a second each as long as anything happens at all,
+#: and autovacuum starts a process for each database every minute, which was a third of what an idle installation costs.
+_QUIET = {"bgwriter_delay": "2s", "wal_writer_delay": "1s", "autovacuum_naptime": "3min"}
 
 
 def _choose_port(record: Path) -> int:

@@ -55,7 +55,7 @@ def _path(nodes: Any, current: Any) -> list[Mapping[str, Any]]:
         current = leaves[-1] if leaves else None
     path: list[Mapping[str, Any]] = []
     while current is not None:
-        node = nodes.get(current)
+        node = nodes.get(current) if isinstance(current, str) else None
         if node is None or len(path) == len(nodes):
             raise BadRecordError(f"node {current!r} of the mapping is missing, or is its own ancestor")
         path.append(node)

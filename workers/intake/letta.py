@@ -16,7 +16,7 @@ from typing import Any
 
 from workers.intake import chats
 from workers.intake.documents import Parse, Record
-from workers.intake.records import BadRecordError, Item, LeftOut, Naming, Rejected, given
+from workers.intake.records import BadRecordError, Item, LeftOut, Naming, Rejected, given, listed
 
 _OTHER_PARTS = ("tools", "files", "sources", "groups", "mcp_servers", "skills")
 
@@ -31,7 +31,7 @@ def agents(record: Record, naming: Naming) -> Iterator[Item]:
     """Read the blocks and the agents of a file."""
     whole = record.value
     naming.is_single = naming.is_single and len(whole["agents"]) < 2
-    for number, block in enumerate(whole["blocks"] or (), 1):
+    for number, block in enumerate(listed(whole["blocks"], "blocks"), 1):
         yield from _block(block, number, record.line, naming)
     left_out: Counter[str] = Counter()
     for agent in whole["agents"]:
@@ -45,7 +45,9 @@ def agents(record: Record, naming: Naming) -> Iterator[Item]:
             own_id = None if naming.is_single else f"{naming.stem}-{agent.get('id')}"
             beside = {"title": agent.get("name"), "id": own_id}
             yield from chats.conversation(Record(record.line, beside), iter(shown), naming)
-    left_out += Counter({f"{part} of an agent file": len(whole.get(part) or ()) for part in _OTHER_PARTS})
+    left_out += Counter(
+        {f"{part} of an agent file": sum(1 for _ in listed(whole.get(part), part)) for part in _OTHER_PARTS}
+    )
     yield from (LeftOut(reason, count) for reason, count in left_out.items() if count)
 
 

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workers.intake.documents import Parse, Record
 from workers.intake.moments import moment
-from workers.intake.records import BadRecordError, Given, Item, LeftOut, Naming, Rejected, given
+from workers.intake.records import BadRecordError, Given, Item, LeftOut, Naming, Rejected, given, listed
 
 _KEPT = ("agent_id", "run_id", "app_id", "actor_id", "role", "categories", "created_at", "updated_at")
 
@@ -32,8 +32,7 @@ def parser_of(value: Any) -> Parse | None:
 
 def memories(record: Record, naming: Naming) -> Iterator[Item]:
     """Read the results of ``get_all``."""
-    results: Iterable[Any] = record.value["results"]
-    for number, each in enumerate(results, 1):
+    for number, each in enumerate(listed(record.value["results"], "results"), 1):
         try:
             yield _memory(each, record.line)
         except BadRecordError as error:

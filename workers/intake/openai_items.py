@@ -19,8 +19,9 @@ from workers.intake import chats
 from workers.intake.documents import Parse, Record
 from workers.intake.records import Item, LeftOut, Naming, Rejected
 
-_PARTS = frozenset({"input_text", "output_text"})
-_TYPES = frozenset({"message", "function_call", "function_call_output", "reasoning"})
+# Not sets: what is looked up in them may be a list or an object.
+_PARTS = ("input_text", "output_text")
+_TYPES = ("message", "function_call", "function_call_output", "reasoning")
 
 
 def parser_of(value: Any) -> Parse | None:
@@ -40,7 +41,7 @@ def page(record: Record, naming: Naming) -> Iterator[Item]:
         items.reverse()
     left_out = Counter(kind for each in items if (kind := _left_out(each)))
     messages = [(record.line, _as_chat(each)) for each in items if not _left_out(each)]
-    threads = {each.get("thread_id") for each in items if isinstance(each, Mapping)} - {None}
+    threads = {str(own) for each in items if isinstance(each, Mapping) and (own := each.get("thread_id")) is not None}
     if messages:
         beside = {"id": threads.pop() if len(threads) == 1 else None}
         yield from chats.conversation(Record(record.line, beside), iter(messages), naming)

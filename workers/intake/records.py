@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -97,6 +97,19 @@ class LeftOut:
 
 
 Item: TypeAlias = SessionHead | Turn | Rejected | Question | Given | LeftOut
+
+
+def listed(value: Any, name: str) -> Iterable[Any]:
+    """Return the elements of a list, or of one that is read as it is needed; none where the member is missing.
+
+    Raises:
+        BadRecordError: it is something else.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list | Iterator):
+        raise BadRecordError(f"{name} must be a list")
+    return value
 
 
 @dataclass(slots=True)

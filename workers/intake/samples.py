@@ -8,8 +8,14 @@ import hippocampus
 from workers.settings import SettingsError
 
 SAMPLE = "mei.json"
-#: Queries for it: in English, in Chinese, in both.
-SAMPLE_QUERIES = ("What is Mei allergic to?", "外婆的膝盖怎么样了？", "Mei 最喜欢的 tea 是什么")
+#: Queries for it: a fact, a rule that was changed, a day that is spoken of as 'yesterday', in Chinese, in both.
+SAMPLE_QUERIES = (
+    "What is Mei allergic to?",
+    "Is Friday fine for meetings?",
+    "What did Mei do on 10 April?",
+    "外婆的膝盖怎么样了？",
+    "Mei 最喜欢的 tea 是什么",
+)
 SAMPLE_CONTEXT_QUERY = "Can we have a meeting on Friday, before 9, over coffee?"
 
 

@@ -11,12 +11,12 @@ longer holds says until when it did.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from workers.intake import chats
 from workers.intake.documents import Parse, Record
-from workers.intake.records import BadRecordError, Given, Item, LeftOut, Naming, Rejected, given
+from workers.intake.records import BadRecordError, Given, Item, LeftOut, Naming, Rejected, given, listed
 
 _SAID = frozenset({"role_type", "reference_time", "processed"})
 _EDGE = ("name", "source_node_name", "target_node_name", "valid_at", "invalid_at", "expired_at", "episodes")
@@ -50,8 +50,7 @@ def graph(record: Record, naming: Naming) -> Iterator[Item]:
     """Read the edges and nodes of a graph."""
     user_id = record.value.get("user_id")
     for kind in ("edges", "nodes"):
-        parts: Iterable[Any] = record.value.get(kind) or ()
-        for number, each in enumerate(parts, 1):
+        for number, each in enumerate(listed(record.value.get(kind), kind), 1):
             try:
                 yield _given(each, record.line, user_id)
             except BadRecordError as error:

@@ -11,10 +11,12 @@ from hippocampus.by_hand import MemoryEditor
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.engine import Hippocampus
 from hippocampus.erasure.provenance import Provenance, provenance
+from hippocampus.knowledge.service import KnowledgeServices
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
 from hippocampus.transfer.given_memories import GivenMemories
 from pulse.session_service import OpenSessionService
+from pulse.tools.registries import ToolRegistries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +36,8 @@ class Services:
     search: MemorySearch
     assembler: ContextAssembler
     answers: AnswerService
+    tools: ToolRegistries | None = None
+    knowledge: KnowledgeServices | None = None
 
     @property
     def editor(self) -> MemoryEditor:

@@ -18,6 +18,7 @@ from starlette.requests import Request
 
 from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
+from hippocampus.knowledge.service import KnowledgeServices
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
 from pulse.http.edge.bodies import Admission
@@ -25,6 +26,7 @@ from pulse.http.edge.owner import bound_owner
 from pulse.http.edge.roles import grant_of
 from pulse.http.edge.services import service_of
 from pulse.session_service import OpenSessionService
+from pulse.tools.registries import ToolRegistries
 from workers.mcp.caller import Caller, Services
 from workers.mcp.server import Context, build_server
 
@@ -82,6 +84,8 @@ def _caller_of(context: Context) -> Caller:
             search=service_of(request, MemorySearch),
             assembler=service_of(request, ContextAssembler),
             answers=service_of(request, AnswerService),
+            tools=service_of(request, ToolRegistries),
+            knowledge=service_of(request, KnowledgeServices),
         ),
         slot=service_of(request, Admission).slot,
         request_id=request.scope["state"]["request_id"],

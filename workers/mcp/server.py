@@ -41,7 +41,7 @@ from hippocampus.http import problems as memory_problems
 from pulse.api_keys import Role
 from pulse.errors import InvalidInputError
 from pulse.http.edge import problems
-from workers.mcp import readings
+from workers.mcp import app_tools, readings
 from workers.mcp.caller import Caller
 from workers.mcp.tools import TOOLS, Answer, Tool
 from workers.migrate import program_version
@@ -77,11 +77,15 @@ def build_server(caller_of: Callable[[Context], Caller]) -> Server[Any]:
 
     async def list_tools(context: Context, _params: PaginatedRequestParams | None) -> ListToolsResult:
         caller = caller_of(context)
-        return ListToolsResult(tools=[_listed(tool) for tool in TOOLS.values() if caller.may(tool.role)])
+        own = [_listed(tool) for tool in TOOLS.values() if caller.may(tool.role)]
+        return ListToolsResult(tools=[*own, *await app_tools.listed(caller, TOOLS)])
 
     async def call_tool(context: Context, params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS.get(params.name)
         if tool is None:
+            found = await app_tools.call(caller_of(context), params.name, params.arguments or {})
+            if found is not None:
+                return found
             raise MCPError(INVALID_PARAMS, f"There is no such tool: the tools are {', '.join(TOOLS)}.")
         return await _call(caller_of(context), tool, params.arguments or {})
 

@@ -22,10 +22,12 @@ from mcp.types import INVALID_REQUEST, ErrorData, JSONRPCError
 
 from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
+from hippocampus.knowledge.service import KnowledgeServices
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
 from pulse.api_keys import Grant, Role
 from pulse.session_service import OpenSessionService
+from pulse.tools.registries import ToolRegistries
 from workers.mcp.caller import Caller, Services
 from workers.mcp.server import build_server
 
@@ -57,6 +59,7 @@ async def serve(
     """
     sessions = OpenSessionService(pool)
     assembler = ContextAssembler(pool, embedder, language="en")
+    tools = ToolRegistries(pool)
     caller = Caller(
         app_name=app_name,
         user_id=user_id,
@@ -68,6 +71,8 @@ async def serve(
             search=MemorySearch(pool, embedder),
             assembler=assembler,
             answers=AnswerService(assembler, generator),
+            tools=tools,
+            knowledge=KnowledgeServices(pool, embedder, generator),
         ),
         slot=contextlib.nullcontext,
     )
@@ -78,6 +83,7 @@ async def serve(
             overlong.outgoing = outgoing
             await server.run(incoming, outgoing, server.create_initialization_options())
     finally:
+        await tools.close()
         await sessions.close()
 
 

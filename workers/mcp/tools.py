@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from hippocampus.answers import QUESTION_LENGTH_MAX, AnsweredBy
 from hippocampus.http.fields import Moment
+from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.records import FactType, Importance
 from hippocampus.search import SearchFilter, SearchMemoryResult, Source
 from hippocampus.transfer.given_memories import GivenMemory
@@ -245,6 +246,116 @@ async def ask_memory(caller: Caller, given: AskArguments) -> Answered:
         citations=cited,
         truncated=budget.was_cut,
     )
+
+
+class KnowledgeArguments(Arguments):
+    """Of search_knowledge."""
+
+    query: Annotated[str, Field(min_length=1, max_length=32_768, description="What to look for, in plain words.")]
+    limit: Annotated[int, Field(ge=1, le=50, description="How many passages at most.")] = 5
+    corpora: Annotated[
+        list[Name] | None,
+        BeforeValidator(_from_text),
+        Field(min_length=1, max_length=100, description="Only these collections of documents; all by default."),
+    ] = None
+
+
+class Passage(Answer):
+    """A passage of a document, and where it is."""
+
+    document_id: Annotated[UUID, Field(description="For read_document.")]
+    corpus: str
+    source_uri: str
+    title: str
+    headings: list[str]
+    page: int | None
+    char_from: Annotated[int, Field(description="Where it begins in the document, in characters.")]
+    char_upto: int
+    version: int
+    content: str
+    score: Annotated[float, Field(description="0 to 1, in which order the passages are.")]
+
+
+class Passages(Answer):
+    """What a search in documents found, the best first."""
+
+    results: list[Passage]
+    truncated: Annotated[bool, Field(description="Whether a text was cut or a result left out, to be short.")]
+    note: Annotated[str | None, Field(description="Why the search was weaker than usual, if it was.")] = None
+
+
+async def search_knowledge(caller: Caller, given: KnowledgeArguments) -> Passages:
+    """Find the passages of documents that match best."""
+    found = await _knowledge(caller).search(
+        given.query, user_id=caller.user_id, limit=given.limit, corpora=given.corpora
+    )
+    budget = _Budget()
+    results: list[Passage] = []
+    for hit in found.hits:
+        if budget.is_spent():
+            break
+        results.append(
+            Passage(
+                document_id=hit.document_id,
+                corpus=hit.corpus,
+                source_uri=hit.source_uri,
+                title=hit.title,
+                headings=list(hit.heading_path),
+                page=hit.page,
+                char_from=hit.char_from,
+                char_upto=hit.char_upto,
+                version=hit.version,
+                content=budget.cut(hit.content),
+                score=hit.score,
+            )
+        )
+    return Passages(results=results, truncated=budget.was_cut, note=found.degraded)
+
+
+class DocumentArguments(Arguments):
+    """Of read_document."""
+
+    document_id: Annotated[UUID, Field(description="The document of a passage, from search_knowledge.")]
+    char_from: Annotated[int, Field(ge=0, le=2**31 - 1, description="Where to begin, in characters.")] = 0
+    length: Annotated[int, Field(ge=1, le=20_000, description="How many characters at most.")] = 4_000
+
+
+class DocumentPart(Answer):
+    """A part of a document's text."""
+
+    corpus: str
+    source_uri: str
+    title: str
+    version: int
+    char_from: int
+    char_upto: int
+    length: Annotated[int, Field(description="Of the whole text, in characters.")]
+    content: str
+
+
+async def read_document(caller: Caller, given: DocumentArguments) -> DocumentPart:
+    """Read a part of a document, such as what is around a passage."""
+    text = await _knowledge(caller).read(
+        given.document_id,
+        char_from=given.char_from,
+        char_upto=min(given.char_from + given.length, 2**31 - 1),
+        user_id=caller.user_id,
+    )
+    return DocumentPart(
+        corpus=text.corpus,
+        source_uri=text.source_uri,
+        title=text.title,
+        version=text.version,
+        char_from=text.char_from,
+        char_upto=text.char_upto,
+        length=text.length,
+        content=text.content,
+    )
+
+
+def _knowledge(caller: Caller) -> KnowledgeService:
+    assert caller.services.knowledge is not None  # noqa: S101 - every transport provides it
+    return caller.services.knowledge.of(caller.app_name)
 
 
 class FactArguments(Arguments):
@@ -545,6 +656,27 @@ _ALL: Sequence[Tool] = (
         answer=Answered,
         hints=_hints(),
         run=ask_memory,
+    ),
+    Tool(
+        name="search_knowledge",
+        title="Search documents",
+        description="Search the app's documents, such as handbooks, that the user may read: passages with the place"
+        " that each is from.",
+        role="read",
+        arguments=KnowledgeArguments,
+        answer=Passages,
+        hints=_hints(),
+        run=search_knowledge,
+    ),
+    Tool(
+        name="read_document",
+        title="Read a document",
+        description="Read a part of a document, such as what is around a passage that search_knowledge found.",
+        role="read",
+        arguments=DocumentArguments,
+        answer=DocumentPart,
+        hints=_hints(),
+        run=read_document,
     ),
     Tool(
         name="list_facts",

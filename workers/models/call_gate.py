@@ -3,6 +3,7 @@
     admit          one statement, then the wait for the slot that it reserved
     429            a penalty for all processes: no call starts before the time that the provider requested
     no answer      counted by the breaker; while it is open, one call at a time is admitted, as a probe
+    yielding       deep reflections and upkeep take a slot that is free now, and reserve none: others go first
     postponed      a job that may not call goes back to the queue; `pause_seconds` stops this process from fetching more
 
 No connection is held during a call. Its outcome is reported once it has ended; a report that cannot be written is only
@@ -48,6 +49,10 @@ PENALTY_SECONDS = 2.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
 REPORT_SECONDS_MAX = 2.0
+#: Roles whose calls give way to those of the others where a limit is reached: nobody waits for them.
+YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
+#: Between two requests for a slot that is nearly free.
+_YIELD_SECONDS_MIN = 0.02
 STATEMENT_SECONDS_MAX = 10.0
 
 
@@ -61,6 +66,7 @@ class GateRule:
     calls_per_second: float = 0.0  # 0: no limit but the provider's penalties
     burst: int = 1
     wait_seconds_max: float = 5.0  # for longer ones the call is postponed
+    yields: bool = False  # waits without a reservation, so that every call that reserves goes first
     call_seconds_max: float = 60.0
     failures_max: int = 5  # in a row, which open the breaker; 0: never
     open_seconds: float = 5.0
@@ -121,25 +127,32 @@ class SharedCallGate:
 
     async def _enter(self, operation: str) -> _Admission:
         rule = self._rule
-        row = await _STATEMENTS.fetchrow(
-            self._pool,
-            "admit_call",
-            rule.limit,
-            rule.breaker,
-            rule.calls_per_second,
-            rule.burst,
-            rule.wait_seconds_max,
-            rule.call_seconds_max + PROBE_MARGIN_SECONDS,
-            timeout=STATEMENT_SECONDS_MAX,
-        )
-        assert row is not None  # noqa: S101 - a function of one row
+        waited = 0.0
+        while True:
+            row = await _STATEMENTS.fetchrow(
+                self._pool,
+                "admit_call",
+                rule.limit,
+                rule.breaker,
+                rule.calls_per_second,
+                rule.burst,
+                0.0 if rule.yields else rule.wait_seconds_max,
+                rule.call_seconds_max + PROBE_MARGIN_SECONDS,
+                timeout=STATEMENT_SECONDS_MAX,
+            )
+            assert row is not None  # noqa: S101 - a function of one row
+            pause = max(row["wait_seconds"], _YIELD_SECONDS_MIN)
+            if not rule.yields or row["refusal"] != "limited" or waited + pause > rule.wait_seconds_max:
+                break
+            await self._sleep(pause)
+            waited += pause
         if row["refusal"] is not None:
             raise self._postpone(operation, row["refusal"], row["wait_seconds"])
         admission = _Admission(row["probe"], row["failures"])
-        await self._wait(operation, admission, row["wait_seconds"])
+        await self._wait(operation, admission, row["wait_seconds"], waited)
         return admission
 
-    async def _wait(self, operation: str, admission: _Admission, seconds: float) -> None:
+    async def _wait(self, operation: str, admission: _Admission, seconds: float, waited: float) -> None:
         """Wait for the reserved slot; a penalty that was reported meanwhile applies to it too."""
         try:
             if seconds > 0:
@@ -149,7 +162,7 @@ class SharedCallGate:
                 )
                 if blocked > 0:
                     raise self._postpone(operation, "limited", blocked)  # noqa: TRY301 - as if it came from entry
-            self._metrics.observe_wait(self._rule.provider, operation, seconds)
+            self._metrics.observe_wait(self._rule.provider, operation, waited + seconds)
         except BaseException:
             await self._release(admission)
             raise
@@ -233,6 +246,7 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
         calls_per_second=settings.generate_calls_per_second,
         burst=settings.generate_calls_burst,
         wait_seconds_max=settings.limit_wait_seconds_max,
+        yields=role in YIELDING_ROLES,
         call_seconds_max=settings.generate_timeout_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,
@@ -253,6 +267,7 @@ def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
         calls_per_second=settings.embed_calls_per_second,
         burst=settings.embed_calls_burst,
         wait_seconds_max=min(settings.limit_wait_seconds_max, patience),
+        yields=role in YIELDING_ROLES,
         call_seconds_max=settings.query_embed_seconds if searches else settings.embed_timeout_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,

@@ -7,8 +7,10 @@ class and where it was raised, and not its message. A job's row keeps the whole 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,11 @@ import structlog
 from structlog.typing import EventDict, Processor
 
 FRAMES_MAX = 12
+#: Different errors that are counted separately.
+ERRORS_COUNTED_MAX = 100
+
+_EVENT = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_errors: Counter[str] = Counter()
 
 # Libraries that write arguments, addresses or results at lower levels.
 _QUIET_LOGGERS = (
@@ -38,6 +45,7 @@ def configure(level: str = "info", log_format: str = "json") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         name_exception,
+        count_error,
     ]
     structlog.configure(
         processors=[
@@ -77,6 +85,22 @@ def name_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:
         event["error_type"] = type(error).__name__
         event["frames"] = [f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in frames]
     return event
+
+
+def count_error(_logger: Any, _method: str, event: EventDict) -> EventDict:
+    """Count an error by its event and class. Names are static; a library's own text counts under its logger's name."""
+    if event.get("level") in ("error", "critical"):
+        name = str(event.get("event", ""))
+        if not _EVENT.fullmatch(name):
+            name = f"library_{event.get('logger', 'unknown')}"
+        key = f"{name}:{event.get('error_type', '')}"[:200]
+        _errors[key if key in _errors or len(_errors) < ERRORS_COUNTED_MAX else "others:"] += 1
+    return event
+
+
+def error_counts() -> dict[str, int]:
+    """Return how often this process logged each error, as 'worker_not_drained:TimeoutError', since it began."""
+    return dict(_errors)
 
 
 def _take_exception(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -6,6 +6,7 @@ with the other without a word, and removing either removes files of both.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,20 @@ _NAMED_AFTER_IT = "hippocampus"
 
 
 def conflict() -> str | None:
-    """Return what is wrong if another project named `hippocampus` is installed beside this one, and what to do."""
+    """Return what is wrong if another project named `hippocampus` is or was beside this one, and what to do."""
     for found in _installed_after_its_name():
         name, _, version = found.name.removesuffix(".dist-info").partition("-")
         return (
             f"another project named {name} (version {version}) is installed in {found.parent} and has a package of the"
             f" same name. Remove both, then install this one again: pip uninstall {name} pg-hippocampus"
         )
+    for package in OURS:
+        # Without its `__init__.py`, what is left of a package has no file.
+        if (spec := importlib.util.find_spec(package)) is None or spec.origin is None:
+            return (
+                f"files of the package {package} are missing, as where another project of that name was uninstalled."
+                " Install this one again: pip uninstall pg-hippocampus, then the installation as at first."
+            )
     return None
 
 

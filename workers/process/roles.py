@@ -20,6 +20,8 @@ from types import TracebackType
 
 from pulse.postgres.backoff import Backoff
 from workers.pools import POOLS
+from workers.process import watchdog
+from workers.process.forking import ForkedProcess, ForkServer, NoForkServerError
 
 #: The last lines of a role's output, for the message that explains why it failed.
 LINES_KEPT = 50
@@ -48,16 +50,24 @@ class Role:
 #: As in the Procfile.
 ROLES = (Role("writer", ("writer",)), *(Role(pool, ("worker", pool)) for pool in POOLS))
 
+#: Roles without which an installation is complete.
+OPTIONAL_ROLES = frozenset({"pulse"})
+
+#: Roles that send signs of life: they keep the others alive, and nothing else would notice that one hangs.
+WATCHED_ROLES = frozenset({"pulse"})
+WATCH_SECONDS = 1.0
+
 #: Whether a role's process (by its id) is ready.
 ReadyCheck = Callable[[Role, int], Awaitable[bool]]
 #: A role's name and a line of its output, or of what happened to it.
 Listener = Callable[[str, str], None]
+Process = asyncio.subprocess.Process | ForkedProcess
 
 
 @dataclass(slots=True)
 class _State:
     role: Role
-    process: asyncio.subprocess.Process | None = None
+    process: Process | None = None
     is_ready: bool = False  # once: a role that dies later is restarted, whatever its exit code
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
 
@@ -70,6 +80,8 @@ class RoleSupervisor:
         grace_seconds: how long a role may take after SIGTERM; then it is killed.
         on_line: called with each line that a role writes.
         on_change: called when a role ends and is to be restarted.
+        forks: of which the roles are forked; without it, or once it has ended, they are started by their command lines.
+        silent_seconds_max: after which a role of `WATCHED_ROLES` that sends no sign of life is killed.
     """
 
     def __init__(
@@ -80,12 +92,16 @@ class RoleSupervisor:
         on_line: Listener | None = None,
         on_change: Listener | None = None,
         roles: Sequence[Role] = ROLES,
+        forks: ForkServer | None = None,
+        silent_seconds_max: float = watchdog.SILENT_SECONDS_MAX,
     ) -> None:
         self._environment = environment
         self._grace_seconds = grace_seconds
         self._on_line = on_line or _ignore
         self._on_change = on_change or _ignore
         self._states = [_State(role) for role in roles]
+        self._forks = forks
+        self._silent_seconds_max = silent_seconds_max
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
 
@@ -154,7 +170,7 @@ class RoleSupervisor:
             if task.done() and (error := task.exception()) is not None:
                 raise error
 
-    def _running(self) -> Iterator[tuple[_State, asyncio.subprocess.Process]]:
+    def _running(self) -> Iterator[tuple[_State, Process]]:
         for state in self._states:
             if state.process is not None and state.process.returncode is None:
                 yield state, state.process
@@ -176,25 +192,47 @@ class RoleSupervisor:
 
     async def _run(self, state: _State) -> int:
         """Run a role's process once, forward its output, and return its exit code."""
-        process = await asyncio.create_subprocess_exec(
+        with contextlib.ExitStack() as stack:
+            dog = stack.enter_context(watchdog.opened()) if state.role.name in WATCHED_ROLES else None
+            environment = self._environment if dog is None else {**self._environment, "NOTIFY_SOCKET": dog.address}
+            process = await self._start((*state.role.arguments, "--with-parent"), state.role.name, environment)
+            state.process = process
+            if self._stopping.is_set():
+                _send(process, signal.SIGTERM)
+            if dog is not None:
+                stack.callback(asyncio.create_task(self._watch(state, process, dog)).cancel)
+            assert process.stdout is not None  # noqa: S101 - it is a pipe
+            async for line in _lines(process.stdout):
+                state.lines.append(line)
+                self._on_line(state.role.name, line)
+            return await process.wait()
+
+    async def _watch(self, state: _State, process: Process, dog: watchdog.Watchdog) -> None:
+        """Kill a process that hangs."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if dog.silent_seconds() > self._silent_seconds_max:
+                self._on_change(
+                    state.role.name, f"gave no sign of life for {self._silent_seconds_max:g} s; it is killed"
+                )
+                _send(process, signal.SIGKILL)
+                return
+
+    async def _start(self, arguments: Sequence[str], name: str, environment: Mapping[str, str]) -> Process:
+        if self._forks is not None:
+            with contextlib.suppress(NoForkServerError):
+                return await self._forks.fork(name, arguments, environment, line_bytes_max=LINE_BYTES_MAX)
+        return await asyncio.create_subprocess_exec(
             sys.executable,
             # -P: the current folder may contain a package of the same name.
-            *("-P", "-m", "workers", *state.role.arguments, "--with-parent"),
-            env=self._environment,
+            *("-P", "-m", "workers", *arguments),
+            env=environment,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             limit=LINE_BYTES_MAX,
             start_new_session=True,
         )
-        state.process = process
-        if self._stopping.is_set():
-            _send(process, signal.SIGTERM)
-        assert process.stdout is not None  # noqa: S101 - it is a pipe
-        async for line in _lines(process.stdout):
-            state.lines.append(line)
-            self._on_line(state.role.name, line)
-        return await process.wait()
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
@@ -208,7 +246,7 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[str]:
         yield line.decode("utf-8", "replace").rstrip("\r\n")
 
 
-def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+def _send(process: Process, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         # The whole group, in case it started processes.
         os.killpg(process.pid, number)

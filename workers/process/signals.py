@@ -7,16 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import time
 from collections.abc import Callable
 
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
+_stopped_at: list[float] = []
 
 
 def on_stop(handler: Callable[[int], None]) -> None:
     """Have the running loop call `handler` with the number of each such signal, instead of an earlier handler."""
+
+    def note(number: int) -> None:
+        _stopped_at.append(time.monotonic())
+        handler(number)
+
     loop = asyncio.get_running_loop()
     for number in _NUMBERS:
-        loop.add_signal_handler(number, handler, number)
+        loop.add_signal_handler(number, note, number)
+
+
+def seconds_since_stop() -> float:
+    """Return for how long this process has been stopping; 0 if no signal has come."""
+    return time.monotonic() - _stopped_at[0] if _stopped_at else 0.0
 
 
 def stop_cancels_start() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -10,8 +10,10 @@ from procrastinate import App, PsycopgConnector
 from psycopg_pool import AsyncConnectionPool
 
 from pulse import database
+from pulse.postgres.hosts import target_of
 from workers.queue.fenced_jobs import FencedJobManager
 from workers.queue.retry import JobRetry
+from workers.queue.schedule import Schedule
 from workers.queue.services import Services
 from workers.queue.tasks import register_tasks
 from workers.settings import Settings
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 #: How long a fetch may wait for a connection before the worker counts as cut off.
 CONNECTION_WAIT_SECONDS = 5.0
 #: Between two wake-ups of a connection that waits for its server.
-WAKE_SECONDS = 5.0
+WAKE_SECONDS = 3600.0
 #: A periodic task that was due while no scheduler ran is caught up, once, within this time: retention still runs on a
 #: machine that sleeps at night.
 CATCH_UP_SECONDS = 86_400.0
@@ -35,10 +37,25 @@ class JobApp(App):
     job_manager: FencedJobManager
 
     def __init__(
-        self, connector: PsycopgConnector, pool: Pool, metrics: Metrics, pause_seconds: Callable[[], float]
+        self,
+        connector: PsycopgConnector,
+        pool: Pool,
+        metrics: Metrics,
+        pause_seconds: Callable[[], float],
+        find_upkeep: Callable[[], Awaitable[frozenset[str]]],
     ) -> None:
-        super().__init__(connector=connector, periodic_defaults={"max_delay": CATCH_UP_SECONDS})
+        super().__init__(connector=connector)
         self.job_manager = FencedJobManager(connector, pool, metrics, pause_seconds)
+        self._connections = connector
+        self._find_upkeep = find_upkeep
+
+    def pool_stats(self) -> dict[str, int]:
+        """Return what the queue's own pool counts, by psycopg's names."""
+        return self._connections.pool.get_stats()
+
+    def schedule(self) -> Schedule:
+        """Return what enqueues the periodic tasks, as if this process had just started."""
+        return Schedule(self.periodic_registry, CATCH_UP_SECONDS, self._find_upkeep)
 
 
 def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Services) -> JobApp:
@@ -47,7 +64,7 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
     Raises:
         ValueError: a setting of the schedule is wrong.
     """
-    app = JobApp(make_connector(settings), pool, metrics, services.pause_seconds)
+    app = JobApp(make_connector(settings), pool, metrics, services.pause_seconds, services.find_upkeep)
     retry = JobRetry(
         attempts_max=settings.job_tries_max,
         base_seconds=settings.retry_base_seconds,
@@ -59,7 +76,8 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
 
 def make_connector(settings: Settings) -> PsycopgConnector:
     """Return the queue's own connections: procrastinate's driver is another one, so they are counted separately."""
-    address, schema = database.read_address(settings.dsn or "", settings.schema_name)
+    address, schema = database.read_address(settings.direct_dsn or "", settings.schema_name)
+    target = target_of(address)
     return PsycopgConnector(
         pool_factory=_make_pool,
         conninfo=address,
@@ -67,6 +85,7 @@ def make_connector(settings: Settings) -> PsycopgConnector:
             "options": f"-c search_path={database.search_path(schema)}",
             "application_name": "hippocampus queue",
             "connect_timeout": 5,
+            **({} if target is None else {"target_session_attrs": target}),
             # A connection that was lost silently is detected in half a minute, not in two hours.
             "keepalives_idle": 10,
             "keepalives_interval": 5,

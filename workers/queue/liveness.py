@@ -4,6 +4,9 @@ A lock ends with its connection, so a killed process is detected at once, not wh
 polls: a single elected one that was stopped would leave dead workers undetected. A poll only reads; a job is given back
 once, since the statement names the attempt that it ends.
 
+Polls are frequent while a job runs or is due soon, and seldom otherwise: without jobs, a dead worker leaves nothing
+behind. A new job's notification reaches every worker of its queue, and makes their polls frequent.
+
 A live worker may hold a job that it does not run: the response to its fetch was lost with the connection, or the end of
 the job could not be written. Only that worker can know this; it gives such jobs back like those of dead workers.
 """
@@ -30,11 +33,13 @@ _log = structlog.get_logger("workers.queue.liveness")
 
 #: A worker whose connection was cut takes its lock again within one poll; two polls must agree that it is dead.
 POLL_SECONDS = 0.5
+#: Where nothing runs and nothing is due. It bounds the delay of a job whose notification was lost.
+IDLE_POLL_SECONDS = 5.0
 RECONNECT_SECONDS = 0.1
 STATEMENT_SECONDS_MAX = 5.0
 #: The fallback: a worker that holds its lock but has sent no heartbeat for this long is dead too.
 STALLED_SECONDS = 30.0
-HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS = 10.0
 #: A job that outlived this many workers is failed. More than the attempts that any fault of a provider may take.
 RESCUES_MAX = 20
 
@@ -62,11 +67,16 @@ class Poll(NamedTuple):
         suspects: for the next poll.
         rescued: how many jobs were given back.
         is_due: whether a job of the given queues waits and may run now.
+        is_busy: whether the next poll should follow soon: a job runs, or one of the given queues is due before an idle
+            poll.
+        to_abort: those of the given running jobs that are to be aborted.
     """
 
     suspects: frozenset[Orphan]
     rescued: int
     is_due: bool
+    is_busy: bool
+    to_abort: Sequence[int]
 
 
 async def poll(
@@ -87,15 +97,24 @@ async def poll(
         queues: those that it works off.
     """
     rows = await _STATEMENTS.fetch(
-        connection, "find_orphans", STALLED_SECONDS, own_id, running, queues, timeout=STATEMENT_SECONDS_MAX
+        connection,
+        "find_orphans",
+        STALLED_SECONDS,
+        own_id,
+        running,
+        queues,
+        IDLE_POLL_SECONDS,
+        timeout=STATEMENT_SECONDS_MAX,
     )
-    orphans = frozenset(Orphan(*row[1:]) for row in map(tuple, rows) if row[1] is not None)
+    orphans = frozenset(
+        Orphan(row["job_id"], row["worker_id"], row["attempts"]) for row in rows if row["job_id"] is not None
+    )
     rescued = 0
     for orphan in sorted(orphans & suspects, key=lambda orphan: orphan.job_id):
         rescued += await _STATEMENTS.fetchval(
             connection, "rescue_job", *orphan, rescues_max, timeout=STATEMENT_SECONDS_MAX
         )
-    return Poll(orphans, rescued, rows[0]["is_due"])
+    return Poll(orphans, rescued, rows[0]["is_due"], rows[0]["is_busy"], rows[0]["to_abort"])
 
 
 class Guard:
@@ -109,9 +128,17 @@ class Guard:
         self._connect = connect
         self._metrics = metrics
         self._connection: Connection | None = None
-        self._lost = asyncio.Event()  # of the current connection
+        self._interrupt = asyncio.Event()  # of the current connection: it was lost, or the queue is busy
+        self._is_busy = True
+        self._is_idling = False  # in a long pause, which activity ends
         self._beat_at = 0.0
         self._suspects: frozenset[Orphan] = frozenset()
+
+    def note_activity(self) -> None:
+        """Poll often until a poll finds the queue idle: a job was enqueued, or notifications may have been lost."""
+        self._is_busy = True
+        if self._is_idling:
+            self._interrupt.set()
 
     @contextlib.asynccontextmanager
     async def hold(self, worker_id: int) -> AsyncIterator[None]:
@@ -127,7 +154,13 @@ class Guard:
             self._drop()
 
     async def watch(
-        self, worker_id: int, running: Callable[[], Sequence[int]], queues: Sequence[str], wake: Callable[[], None]
+        self,
+        worker_id: int,
+        running: Callable[[], Sequence[int]],
+        queues: Sequence[str],
+        *,
+        wake: Callable[[], None],
+        abort: Callable[[Sequence[int]], None],
     ) -> None:
         """Give back the jobs of dead workers until cancelled; take the lock again whenever it was lost.
 
@@ -136,6 +169,7 @@ class Guard:
             queues: those that it works off.
             wake: called at each poll that finds a job of these queues due: one whose notification was lost, or that
                 waited for its retry.
+            abort: called with those that run and are to be aborted, in case the notification was lost.
         """
         while True:
             await self._pause()
@@ -144,8 +178,12 @@ class Guard:
                     await self._take(worker_id)
                 elif time.monotonic() - self._beat_at >= HEARTBEAT_SECONDS:
                     await self._beat(self._connection, worker_id)
-                if await self._poll(self._connection, worker_id, running(), queues):
-                    wake()
+                if self._connection is not None:
+                    found = await self._poll(self._connection, worker_id, running(), queues)
+                    if found.is_due:
+                        wake()
+                    if found.to_abort:
+                        abort(found.to_abort)
             except DATABASE_FAULTS as error:
                 _log.warning("liveness_watch_interrupted", error_type=type(error).__name__)
                 self._drop()
@@ -156,14 +194,29 @@ class Guard:
             await asyncio.sleep(RECONNECT_SECONDS)
             return
         # Jitter, so that processes which started together do not poll together.
-        seconds = POLL_SECONDS * random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._lost.wait(), seconds)
+        jitter = random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it
+        if not self._is_busy:
+            self._is_idling = True
+            until_beat = self._beat_at + HEARTBEAT_SECONDS - time.monotonic()
+            is_interrupted = await self._interrupted(min(IDLE_POLL_SECONDS * jitter, max(until_beat, 0.0)))
+            self._is_idling = False
+            if not is_interrupted or self._connection.is_closed():
+                return
+            # A job was just enqueued. Should its worker die at once, the polls from now on find it.
+            self._interrupt.clear()
+        await self._interrupted(POLL_SECONDS * jitter)
+
+    async def _interrupted(self, seconds: float) -> bool:
+        try:
+            return await asyncio.wait_for(self._interrupt.wait(), seconds)
+        except TimeoutError:
+            return False
 
     async def _take(self, worker_id: int) -> None:
         self._suspects = frozenset()
+        self._is_busy = True
         # Each connection has its own: the end of the former one may be reported while this one is made, or later.
-        self._lost = lost = asyncio.Event()
+        self._interrupt = lost = asyncio.Event()
         connection = await asyncio.wait_for(self._connect(), STATEMENT_SECONDS_MAX)
         self._connection = connection
         connection.add_termination_listener(lambda *_: lost.set())
@@ -178,17 +231,17 @@ class Guard:
         self._beat_at = time.monotonic()
 
     async def _poll(
-        self, connection: Connection | None, worker_id: int, running: Sequence[int], queues: Sequence[str]
-    ) -> bool:
-        """Poll once; return whether a job is due."""
-        if connection is None:
-            return False
+        self, connection: Connection, worker_id: int, running: Sequence[int], queues: Sequence[str]
+    ) -> Poll:
+        self._is_busy = False
         found = await poll(connection, self._suspects, own_id=worker_id, running=running, queues=queues)
-        self._suspects, rescued, is_due = found
-        if rescued:
-            self._metrics.rescued.inc(rescued)
-            _log.warning("orphaned_jobs_released", count=rescued)
-        return is_due
+        self._suspects = found.suspects
+        # A job may have been enqueued meanwhile.
+        self._is_busy |= found.is_busy
+        if found.rescued:
+            self._metrics.rescued.inc(found.rescued)
+            _log.warning("orphaned_jobs_released", count=found.rescued)
+        return found
 
     def _drop(self) -> None:
         if self._connection is not None:

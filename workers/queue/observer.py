@@ -15,7 +15,10 @@ from procrastinate.jobs import Job
 from procrastinate.worker import Worker
 
 from hippocampus.errors import JobFencedError
+from pulse.tracing.manager import current_tracing
+from pulse.tracing.spans import NO_SPAN, Span
 from workers.queue.fenced_jobs import FencedJobManager
+from workers.queue.tasks import MAINTENANCE_QUEUE
 from workers.telemetry.metrics import Metrics
 
 _UUID_VERSION_WITH_TIME = 7
@@ -36,7 +39,7 @@ class JobObserver:
         self._observe_start(job)
         started = time.perf_counter()
         try:
-            with self._metrics.in_progress.labels(job.queue).track_inprogress():
+            with self._metrics.in_progress.labels(job.queue).track_inprogress(), _span(job):
                 await self._run(call_next, context)
         finally:
             self._metrics.job_seconds.labels(job.queue, job.task_name).observe(time.perf_counter() - started)
@@ -66,9 +69,32 @@ class JobObserver:
             self._metrics.queue_seconds.labels(job.queue).observe(max(0.0, time.time() - enqueued))
 
 
+def _span(job: Job) -> Span:
+    """Return the span of an attempt, in a trace of its own: it links the append that caused it, one of perhaps many.
+
+    Upkeep, which runs every few seconds, has none.
+    """
+    if job.queue == MAINTENANCE_QUEUE:
+        return NO_SPAN
+    return current_tracing().span(
+        f"job {job.task_name}",
+        kind="consumer",
+        is_new=True,
+        links=(job.task_kwargs.get("traceparent"),),
+        attributes={
+            "messaging.system": "procrastinate",
+            "messaging.destination.name": job.queue,
+            "messaging.message.id": job.task_kwargs.get("job_id") or str(job.id),
+            "hippocampus.attempt": job.attempts + 1,
+        },
+    )
+
+
 def log_facts(job: Job) -> dict[str, Any]:
     """Return what every log line of an attempt carries: ids and numbers, nothing of any content."""
-    thread_id = job.lock.partition(":")[2] if job.lock else ""
+    kind, _, thread_id = (job.lock or "").partition(":")
+    if kind in ("effect", "knowledge"):
+        thread_id = ""  # Effects on one target, and jobs of one document, share a lock, too.
     return {
         "task": job.task_name,
         "queue_job_id": job.id,

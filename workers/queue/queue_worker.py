@@ -22,7 +22,7 @@ from workers.telemetry.metrics import Metrics
 _log = structlog.get_logger("workers.queue.queue_worker")
 
 #: The fallback of the guard's poll, which wakes the worker when a job is due.
-POLL_SECONDS = 5.0
+POLL_SECONDS = 300.0
 #: Cuts in a row for longer than this end the worker: the next one opens new connections.
 CUT_SECONDS_MAX = 30.0
 
@@ -66,12 +66,12 @@ class QueueWorker(Worker):
             name=pool.name,
             concurrency=concurrency,
             fetch_job_polling_interval=POLL_SECONDS,
-            abort_job_polling_interval=1.0,
             shutdown_graceful_timeout=grace_seconds,
             install_signal_handlers=False,
             stalled_worker_timeout=liveness.STALLED_SECONDS,
             worker_middleware=[JobObserver(app.job_manager, metrics)],
         )
+        self._job_app = app
         self._pool = pool
         self._guard = guard
         self._new_job_event = WakeUp()
@@ -86,20 +86,29 @@ class QueueWorker(Worker):
             await super()._run_loop()
 
     def _start_side_tasks(self) -> list[asyncio.Task[Any]]:
-        watch = asyncio.create_task(
-            self._guard.watch(self._id, self._running_ids, self._pool.queues, self._new_job_event.set), name="guard"
+        watched = self._guard.watch(
+            self._id,
+            self._running_ids,
+            self._pool.queues,
+            wake=self._new_job_event.set,
+            abort=self._handle_abort_jobs_requested,
         )
-        return [*super()._start_side_tasks(), watch]
+        return [*super()._start_side_tasks(), asyncio.create_task(watched, name="guard")]
 
     async def _handle_notification(self, *, channel: str, notification: jobs.Notification) -> None:
         if notification["type"] != "abort_job_requested":
+            self._guard.note_activity()
             await super()._handle_notification(channel=channel, notification=notification)
         elif notification["job_id"] in self._running_ids():
             # Channels are the database's: another schema may have a job of this number. Which one it is, is asked.
             try:
                 self._handle_abort_jobs_requested(await self.app.job_manager.list_jobs_to_abort_async())
             except ConnectorException as error:
-                _log.warning("abort_postponed", error_type=type(error).__name__)  # The poll asks again.
+                _log.warning("abort_postponed", error_type=type(error).__name__)  # The guard's poll finds it.
+
+    async def _poll_jobs_to_abort(self) -> None:
+        # The guard's poll finds them, which is frequent while a job runs; procrastinate's own wakes idle workers, too.
+        await asyncio.Event().wait()
 
     async def _update_heartbeat(self) -> None:
         # The guard sends it, on a connection that it replaces as soon as it is lost.
@@ -107,7 +116,7 @@ class QueueWorker(Worker):
 
     async def _periodic_deferrer(self) -> None:
         if self._pool.is_scheduler:
-            await cuts.through_cuts("deferrer", super()._periodic_deferrer)
+            await cuts.through_cuts("deferrer", lambda: self._job_app.schedule().worker())
         # A side task that returns would end the worker.
         await asyncio.Event().wait()
 

@@ -14,6 +14,8 @@ from hippocampus.consolidation.rederive import rederive_slices
 from hippocampus.consolidation.vector_copies import copy_vectors, update_vector_indexes
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.erasure.service import ErasureService
+from hippocampus.knowledge.ingest import DocumentIngest, WillRetry, backfill_chunks
+from hippocampus.records import MemoryType
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.models.call_gate import embedder_gate, generator_gate
@@ -42,11 +44,13 @@ class Services:
     """One coroutine function per kind of job.
 
     `choose_model` sets, at the start of a scheduler, the model to which vectors are moved. `pause_seconds` returns for
-    how long no job can be done, because none could call its model. `report_unreachable` logs models that do not answer,
+    how long no job can be done, because none could call its model. `find_upkeep` returns the tasks that have work, of
+    those that `workers.queue.schedule` enqueues on demand. `report_unreachable` logs models that do not answer,
     until each has answered.
     """
 
     choose_model: Work
+    find_upkeep: Callable[[], Awaitable[frozenset[str]]]
     consolidate: Callable[[UUID, JobClaim], Awaitable[object]]
     backfill: Work
     rederive: Work
@@ -62,6 +66,7 @@ class Services:
     prune_streams: Work
     retention: Work
     erase: Work
+    ingest_document: Callable[[UUID, WillRetry], Awaitable[None]]
     deliver_webhook: Callable[[UUID, Attempt], Awaitable[bool]]
     reconcile_webhooks: Work
     close: Work
@@ -81,7 +86,12 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
     upkeep = Upkeep(pool, settings)
     sender = WebhookSender(pool, settings, metrics)
 
-    worker = MemoryConsolidationWorker(pool, generator, embedder, slice_tokens=settings.slice_tokens)
+    def count_stored(app_name: str, memory_type: MemoryType, count: int) -> None:
+        metrics.stored.labels(metrics.apps.of(app_name), memory_type).inc(count)
+
+    worker = MemoryConsolidationWorker(
+        pool, generator, embedder, slice_tokens=settings.slice_tokens, on_stored=count_stored
+    )
 
     async def consolidate(job_id: UUID, claim: JobClaim) -> None:
         job = await worker.run(job_id, claim)
@@ -102,6 +112,15 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         count = await rederive_slices(pool, generator, embedder, slice_tokens=settings.slice_tokens)
         _log.info("slices_extracted_again", count=count)
 
+    ingest = DocumentIngest(pool, embedder)
+
+    async def ingest_document(document_id: UUID, will_retry: WillRetry) -> None:
+        done = await ingest.run(document_id, will_retry=will_retry)
+        if done is not None:
+            metrics.chunks.labels("embedded").inc(done.embedded)
+            metrics.chunks.labels("kept").inc(done.kept)
+            _log.info("document_ingested", chunks=done.chunks, kept=done.kept, embedded=done.embedded)
+
     async def retention() -> None:
         await clean_up(MemoryRetentionManager(pool), metrics)
         _log.info("archive_purged", count=await MemoryArchive(pool).purge())
@@ -120,6 +139,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
 
     return Services(
         choose_model=choose,
+        find_upkeep=upkeep.find_work,
         consolidate=consolidate,
         backfill=backfill,
         rederive=rederive,
@@ -135,6 +155,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
         prune_streams=upkeep.prune_streams,
         retention=retention,
         erase=erase,
+        ingest_document=ingest_document,
         deliver_webhook=sender.deliver,
         reconcile_webhooks=sender.reconcile,
         close=close,
@@ -153,6 +174,10 @@ async def make_vectors(pool: Pool, embedder: Embedder, metrics: Metrics) -> None
         total = Backfilled(total.given + batch.given, total.refused + batch.refused)
         metrics.backfilled.labels("given").inc(batch.given)
         metrics.backfilled.labels("refused").inc(batch.refused)
+    while (batch := await backfill_chunks(pool, embedder, limit=BACKFILL_ROWS)).settled:
+        total = Backfilled(total.given + batch.given, total.refused + batch.refused)
+        metrics.backfilled.labels("given").inc(batch.given)
+        metrics.backfilled.labels("refused").inc(batch.refused)
     _log.info("vectors_backfilled", given=total.given, refused=total.refused)
     await update_vector_indexes(pool)
 
@@ -161,7 +186,8 @@ async def clean_up(manager: MemoryRetentionManager, metrics: Metrics) -> None:
     """Archive the memories that are weak by their app's policy; count those archived and those left."""
 
     def observe(batch: Batch) -> None:
-        metrics.deleted.inc(batch.archived)
+        for app_name, count in batch.by_app.items():
+            metrics.deleted.labels(metrics.apps.of(app_name)).inc(count)
         metrics.batch_seconds.observe(batch.seconds)
 
     stats = await manager.cleanup_low_value_memories(on_batch=observe)

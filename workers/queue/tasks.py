@@ -26,6 +26,7 @@ CONSOLIDATION_QUEUES = {
 EMBEDDING_QUEUE = "embedding"
 MAINTENANCE_QUEUE = "maintenance"
 WEBHOOK_QUEUE = "webhooks"
+KNOWLEDGE_QUEUE = "knowledge"
 
 #: When each task of upkeep runs: cron, with seconds as a sixth field. That of `retention` is a setting.
 MAINTENANCE_CRONS = {
@@ -62,6 +63,7 @@ def register_tasks(
         _upkeep(services.rederive)
     )
     _register_webhooks(app, services, manager, retry)
+    _register_knowledge(app, services, retry)
     for name, cron in {**MAINTENANCE_CRONS, "retention": _checked(retention_cron)}.items():
         _register_periodic(app, retry, name, cron, getattr(services, name))
 
@@ -70,7 +72,8 @@ def _register_consolidation(
     app: App, services: Services, manager: FencedJobManager, retry: JobRetry, job_type: str, queue: str
 ) -> None:
     @app.task(name=str(job_type), queue=queue, retry=retry, pass_context=True)
-    async def consolidate(context: JobContext, job_id: str, tried: int = 0) -> None:
+    async def consolidate(context: JobContext, job_id: str, tried: int = 0, traceparent: str | None = None) -> None:
+        # The observer, which surrounds every attempt, reads `traceparent`.
         claim = JobClaim(context.job, is_last_attempt=retry.is_last_attempt(context.job))
         await services.consolidate(UUID(job_id), claim)
         if claim.is_finished:
@@ -84,6 +87,16 @@ def _register_webhooks(app: App, services: Services, manager: FencedJobManager, 
         job = context.job
         is_over = await services.deliver_webhook(UUID(delivery_id), Attempt(job.id, job.worker_id, job.attempts))
         manager.note_finished(job, "succeeded" if is_over else "retried")
+
+
+def _register_knowledge(app: App, services: Services, retry: JobRetry) -> None:
+    # It needs no fence: a document's version is compared in each transaction, and what is stored twice is stored once.
+    @app.task(name="ingest_document", queue=KNOWLEDGE_QUEUE, retry=retry, pass_context=True)
+    async def ingest(context: JobContext, document_id: str, tried: int = 0) -> None:
+        def will_retry(error: Exception) -> bool:
+            return retry.get_retry_decision(exception=error, job=context.job) is not None
+
+        await services.ingest_document(UUID(document_id), will_retry)
 
 
 def _register_periodic(app: App, retry: JobRetry, name: str, cron: str, work: Upkeep) -> None:

@@ -21,6 +21,8 @@ _STATEMENTS = Statements("workers.queue", "upkeep.sql")
 BATCH_ROWS = 1000
 #: Files in one transaction: each may hold hundreds of megabytes.
 BLOBS_BATCH = 100
+#: Versions of documents in one transaction: each may have 20,000 chunks.
+VERSIONS_BATCH = 20
 #: How long a file stays that no artifact refers to: longer than any save may take.
 BLOBS_KEEP = datetime.timedelta(hours=1)
 #: Sessions that one run deletes at the end of their time to live, each in a transaction of its own: one may hold
@@ -30,6 +32,7 @@ EXPIRED_SESSIONS_MAX = 1000
 RUNS_BATCH = 100
 #: Batches of 500 due timers in one run; the next run processes what is left, or was locked by a writer.
 IDLE_BATCHES_MAX = 100
+_FIND_SECONDS_MAX = 10.0
 
 
 class Upkeep:
@@ -42,8 +45,17 @@ class Upkeep:
         self._snapshots_keep = datetime.timedelta(days=settings.snapshots_keep_days)
         self._live_texts_keep = datetime.timedelta(seconds=settings.live_texts_keep_seconds)
         self._failed_jobs_keep = datetime.timedelta(days=settings.failed_jobs_keep_days)
+        self._traces_keep = datetime.timedelta(days=settings.traces_keep_days)
+        self._record_months = settings.pulse_record_months
+        self._tool_calls_keep = datetime.timedelta(days=settings.tool_executions_keep_days)
+        self._knowledge_keep = datetime.timedelta(days=settings.knowledge_keep_days)
         self._webhooks_keep = datetime.timedelta(days=settings.webhook_keep_days)
         self._archived_jobs_keep = datetime.timedelta(days=settings.archived_jobs_keep_days)
+
+    async def find_work(self) -> frozenset[str]:
+        """Return the tasks of `workers.queue.schedule.ON_DEMAND` that have something to do."""
+        rows = await _STATEMENTS.fetch(self._pool, "find_work", timeout=_FIND_SECONDS_MAX)
+        return frozenset(row["task"] for row in rows)
 
     async def enqueue_idle(self) -> None:
         """Enqueue the sessions whose idle timer is due."""
@@ -62,11 +74,28 @@ class Upkeep:
         """Enqueue the backfill if a text waits for its vector of this model, and the slices to extract again."""
         await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model, INDEXED_ROWS)
         await _STATEMENTS.execute(self._pool, "enqueue_redraws")
+        _report("documents_enqueued_again", await self._in_batches("reconcile_knowledge"))
 
     async def prune(self) -> None:
-        """Delete finished jobs of the queue, with their events, and webhook events, once their time is over."""
+        """Delete finished jobs of the queue, with their events, webhook events, traces, and calls of tools, once their
+        time is over."""
         _report("queue_pruned", await self._in_batches("prune_queue", self._queue_keep))
+        _report("audit_entries_pruned", await self._in_batches("prune_audit_log"))
         _report("webhook_events_pruned", await self._in_batches("prune_webhooks", self._webhooks_keep))
+        # Here, not in a task of its own: one that the previous release does not know would fail there in an upgrade.
+        days = await _STATEMENTS.fetchval(self._pool, "keep_trace_partitions", self._traces_keep)
+        _report("trace_days_dropped", days)
+        _report("late_spans_pruned", await self._in_batches("prune_default_traces", self._traces_keep))
+        await self.archive_record()
+        _report("sandbox_executions_pruned", await self._in_batches("prune_sandbox", self._tool_calls_keep))
+        pruned = await self._in_batches("prune_knowledge", self._knowledge_keep, batch=VERSIONS_BATCH)
+        _report("document_versions_pruned", pruned)
+        _report("tool_calls_pruned", await self._in_batches("prune_tool_calls", self._tool_calls_keep))
+
+    async def archive_record(self) -> None:
+        """Move old months of the autonomic layer's record to its archive."""
+        moved = await _STATEMENTS.fetchval(self._pool, "keep_pulse_partitions", self._record_months)
+        _report("pulse_months_archived", moved)
 
     async def archive_jobs(self) -> None:
         """Move consolidation jobs that ended long ago to the archive; delete those that were archived long ago."""

@@ -6,11 +6,13 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from pulse.postgres.statements import Statements
+from workers.process import logs
+from workers.settings import machine_name
 
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: A process that has not refreshed its target for this long is no longer scraped: six of its heartbeats.
+#: A process that has not refreshed its target for this long is no longer scraped: three of its heartbeats.
 SEEN_SECONDS_MAX = 60.0
 #: A database that does not answer must delay neither the start nor the end of a process.
 REGISTER_SECONDS_MAX = 2.0
@@ -37,7 +39,15 @@ class TargetGroup(TypedDict):
 
 async def register(pool: Pool, target: Target) -> None:
     """Store or refresh a target."""
-    await _STATEMENTS.execute(pool, "put_metrics_target", *target, time.time(), timeout=REGISTER_SECONDS_MAX)
+    await _STATEMENTS.execute(
+        pool,
+        "put_metrics_target",
+        *target,
+        time.time(),
+        machine_name(),
+        logs.error_counts() or None,
+        timeout=REGISTER_SECONDS_MAX,
+    )
 
 
 async def unregister(pool: Pool, target: Target) -> None:

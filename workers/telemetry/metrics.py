@@ -9,7 +9,6 @@
 | worker_job_retries_total | task, reason | attempts that will be repeated, by error code |
 | worker_jobs_rescued_total | | jobs of dead workers that this process gave back to the queue |
 | worker_fenced_total | queue | ends that came too late: another attempt owned the job |
-| database_statement_duration_seconds | statement | how long statements took, by query file and name |
 | worker_restarts_total | reason | how often this process began to serve its queues again |
 | model_requests_total | provider, operation, code | calls of the model; timeout, connection, cancelled count as codes |
 | model_request_duration_seconds | provider, operation | how long calls took |
@@ -18,9 +17,14 @@
 | model_calls_postponed_total | provider, operation, reason | calls held back: limited, breaker_*, down |
 | consolidation_turns_skipped_total | | turns that the model refused, and that a later job skipped |
 | embedding_backfill_texts_total | outcome | texts that got their vector later (given), or were refused one (refused) |
-| retention_memories_deleted_total | | memories that the clean-up archived |
+| knowledge_chunks_total | outcome | chunks of ingested documents: embedded, or kept from the former version (kept) |
+| memories_stored_total | app, memory_type | memories that consolidations stored |
+| retention_memories_deleted_total | app | memories that the clean-up archived |
 | retention_batch_duration_seconds | | one transaction of the clean-up |
 | retention_memories | strength | memories left by this process's last clean-up: high, medium, low |
+| queue_pool_connections | state | connections of the queue's own driver: used, idle, and max that may be opened |
+| queue_pool_waits_total, queue_pool_wait_seconds_total | | callers that waited for one, and for how long together |
+| database_commit_duration_seconds | | how long the heartbeat's commit of one row takes, every 20 s |
 | webhook_deliveries_total | outcome | attempts at deliveries: delivered, retried, failed, gone (410: disabled) |
 | webhook_attempt_duration_seconds | | from the lookup of the receiver's name to its answer |
 | webhook_oldest_waiting_seconds | | how long the oldest delivery that is due has waited (one process exports it) |
@@ -30,12 +34,14 @@
 | model_breaker_state | breaker, state | 1 for the state that each breaker is in (one process exports it) |
 | model_limit_blocked_seconds | limit | for how long the provider refuses calls of a model (one process exports it) |
 
+With those of `pulse.telemetry`. The label `app` has the first 100 apps that a process sees; the others are ``other``.
+
 Outcomes: succeeded, failed, retried, postponed (does not count as an attempt), released, aborted, fenced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import (
@@ -47,15 +53,18 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from pulse.telemetry import metrics_registry
 from workers.telemetry.call_metrics import CallMetrics
-from workers.telemetry.statement_metrics import StatementMetrics
+from workers.telemetry.metrics_server import CommitMetrics
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallRecord
 
+#: Values of the label `app` in one process.
+APPS_MAX = 100
 BREAKER_STATES = ("closed", "open", "half_open")
 
 _FAST = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
@@ -126,6 +135,44 @@ class QueueGauges(Collector):
         )
 
 
+class AppLabels:
+    """Bounds a label: the first apps by their names, and `other` for what comes after them."""
+
+    def __init__(self, apps_max: int = APPS_MAX) -> None:
+        self._max = apps_max
+        self._seen: set[str] = set()
+
+    def of(self, app_name: str) -> str:
+        """Return the label of an app."""
+        if app_name not in self._seen:
+            if len(self._seen) >= self._max:
+                return "other"
+            self._seen.add(app_name)
+        return app_name
+
+
+class QueuePool(Collector):
+    """The connections of the queue's driver, as it counts them; nothing before it is opened."""
+
+    def __init__(self) -> None:
+        self.stats: Callable[[], Mapping[str, int]] = dict
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield every family."""
+        stats = self.stats()
+        connections = GaugeMetricFamily("queue_pool_connections", "Connections of the queue's pool.", labels=("state",))
+        size, idle = stats.get("pool_size", 0), stats.get("pool_available", 0)
+        for state, count in (("used", size - idle), ("idle", idle), ("max", stats.get("pool_max", 0))):
+            connections.add_metric((state,), count)
+        yield connections
+        yield CounterMetricFamily(
+            "queue_pool_waits_total", "Callers that waited for a connection.", value=stats.get("requests_queued", 0)
+        )
+        yield CounterMetricFamily(
+            "queue_pool_wait_seconds_total", "How long they waited.", value=stats.get("requests_wait_ms", 0) / 1000
+        )
+
+
 class Metrics:
     """The metrics of one process, with a registry of their own."""
 
@@ -148,12 +195,22 @@ class Metrics:
         self.fenced = Counter("worker_fenced_total", "Ends that came too late.", ("queue",), registry=own)
         self.restarts = Counter("worker_restarts_total", "Restarts of the worker within.", ("reason",), registry=own)
         self.model_calls = CallMetrics(own)
-        self.statements = StatementMetrics(own)
+        self.commits = CommitMetrics(own)
+        own.register(metrics_registry())
+        self.apps = AppLabels()
+        self.stored = Counter(
+            "memories_stored_total", "Memories that consolidations stored.", ("app", "memory_type"), registry=own
+        )
         self.skipped = Counter("consolidation_turns_skipped_total", "Turns that were skipped.", registry=own)
         self.backfilled = Counter(
             "embedding_backfill_texts_total", "Texts whose vector was made later.", ("outcome",), registry=own
         )
-        self.deleted = Counter("retention_memories_deleted_total", "Memories that the clean-up archived.", registry=own)
+        self.chunks = Counter(
+            "knowledge_chunks_total", "Chunks of documents that were ingested.", ("outcome",), registry=own
+        )
+        self.deleted = Counter(
+            "retention_memories_deleted_total", "Memories that the clean-up archived.", ("app",), registry=own
+        )
         self.batch_seconds = Histogram(
             "retention_batch_duration_seconds", "One transaction of the clean-up.", buckets=_SLOW, registry=own
         )
@@ -166,6 +223,8 @@ class Metrics:
         )
         self.queue = QueueGauges()
         self.registry.register(self.queue)
+        self.queue_pool = QueuePool()
+        self.registry.register(self.queue_pool)
 
     def observe_call(self, record: CallRecord) -> None:
         """Count one call of a model."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("workers.telemetry.queue_gauges")
 
-READ_SECONDS = 5.0
+READ_SECONDS = 15.0
 _QUEUES = sorted(queue for pool in POOLS.values() for queue in pool.queues)
 
 
@@ -39,7 +39,9 @@ async def export_queue(settings: Settings, gauges: QueueGauges) -> AsyncIterator
 async def _export(settings: Settings, gauges: QueueGauges) -> None:
     while True:
         try:
-            connection = await database.connect(settings.dsn or "", schema=settings.schema_name)
+            connection = await database.connect(
+                settings.direct_dsn or "", schema=settings.schema_name, needs_session=True
+            )
             try:
                 await _export_by(connection, gauges)
             finally:
@@ -57,14 +59,12 @@ async def _export_by(connection: Connection, gauges: QueueGauges) -> None:
         await asyncio.sleep(READ_SECONDS)
     while True:
         depths = {(queue, status): 0 for queue in _QUEUES for status in ("todo", "doing", "failed")}
-        depths.update(await queue_state.read_depths(connection))
+        found = await queue_state.read_queue(connection)
+        depths.update(found.depths)
         ages = dict.fromkeys(_QUEUES, 0.0)
-        ages.update(await queue_state.read_ages(connection))
-        gauges.show_gates(
-            {breaker.name: breaker.state for breaker in await queue_state.read_breakers(connection)},
-            {limit.name: limit.blocked_seconds for limit in await queue_state.read_limits(connection)},
-        )
-        gauges.show_refused(await queue_state.read_refused(connection))
-        gauges.show_webhooks(await queue_state.read_oldest_webhook(connection))
+        ages.update(found.ages)
+        gauges.show_gates(found.breakers, found.limits)
+        gauges.show_refused(found.refused)
+        gauges.show_webhooks(found.oldest_webhook)
         gauges.show(depths, ages)
         await asyncio.sleep(READ_SECONDS)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 #: A read that takes longer is given up.
 STATEMENT_SECONDS_MAX = 10.0
+#: The one that reads all that the gauges show.
+_STATE_SECONDS_MAX = 3 * STATEMENT_SECONDS_MAX
 
 _STATEMENTS = Statements("workers.telemetry", "queue_state.sql")
 
@@ -33,12 +35,24 @@ class Breaker(NamedTuple):
     since_seconds: float | None
 
 
-class CallLimit(NamedTuple):
-    """The limit of a model's calls, and for how long it lets none through."""
+class QueueState(NamedTuple):
+    """The queue as a whole.
 
-    name: str
-    blocked_seconds: float
-    reason: str | None
+    Attributes:
+        depths: jobs by (queue, status).
+        ages: for how many seconds the oldest job that could run has waited, by queue.
+        refused: texts that stay without a vector, by the model that refused them.
+        oldest_webhook: for how many seconds the webhook delivery that is overdue for longest has waited.
+        breakers: the state of each, by name.
+        limits: for how many seconds each lets no call through, by name.
+    """
+
+    depths: dict[tuple[str, str], int]
+    ages: dict[str, float]
+    refused: dict[str, int]
+    oldest_webhook: float
+    breakers: dict[str, str]
+    limits: dict[str, float]
 
 
 async def take_export_lock(connection: Connection) -> bool:
@@ -47,35 +61,20 @@ async def take_export_lock(connection: Connection) -> bool:
     return is_taken
 
 
-async def read_depths(db: Session) -> dict[tuple[str, str], int]:
-    """Return how many jobs each (queue, status) has."""
-    rows = await _STATEMENTS.fetch(db, "queue_depths", timeout=STATEMENT_SECONDS_MAX)
-    return {(row["queue_name"], row["status"]): row["jobs"] for row in rows}
-
-
-async def read_ages(db: Session) -> dict[str, float]:
-    """Return for how many seconds the oldest job that could run has waited, by queue."""
-    rows = await _STATEMENTS.fetch(db, "queue_ages", timeout=STATEMENT_SECONDS_MAX)
-    return {row["queue_name"]: row["oldest_seconds"] for row in rows}
-
-
-async def read_refused(db: Session) -> dict[str, int]:
-    """Return how many texts stay without a vector, by the model that refused them."""
-    rows = await _STATEMENTS.fetch(db, "refused_texts", timeout=STATEMENT_SECONDS_MAX)
-    return {row["model"]: row["texts"] for row in rows}
-
-
-async def read_oldest_webhook(db: Session) -> float:
-    """Return for how many seconds the webhook delivery that is overdue for longest has waited."""
-    seconds: float = await _STATEMENTS.fetchval(db, "oldest_webhook", timeout=STATEMENT_SECONDS_MAX)
-    return seconds
+async def read_queue(db: Session) -> QueueState:
+    """Return everything that the gauges show, in one statement."""
+    row = await _STATEMENTS.fetchrow(db, "queue_state", timeout=_STATE_SECONDS_MAX)
+    assert row is not None  # noqa: S101 - one row without a table
+    return QueueState(
+        {(queue, status): jobs for queue, status, jobs in row["depths"]},
+        row["ages"],
+        row["refused"],
+        row["oldest_webhook"],
+        row["breakers"],
+        row["limits"],
+    )
 
 
 async def read_breakers(db: Session) -> list[Breaker]:
     """Return every breaker."""
     return [Breaker(*row) for row in await _STATEMENTS.fetch(db, "breaker_states", timeout=STATEMENT_SECONDS_MAX)]
-
-
-async def read_limits(db: Session) -> list[CallLimit]:
-    """Return every limit."""
-    return [CallLimit(*row) for row in await _STATEMENTS.fetch(db, "limit_states", timeout=STATEMENT_SECONDS_MAX)]

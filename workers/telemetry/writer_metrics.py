@@ -4,16 +4,16 @@
 | --- | --- | --- |
 | writer_requests_total | method, route, status | requests answered; 499: the client disconnected first |
 | writer_request_duration_seconds | method, route | from the head of the request to the end of the response |
-| events_appended_total | | new events, without those that were stored before |
-| version_conflicts_total | | appends refused because the session had changed |
 | streams_open, streams_runs_followed | | clients that follow a run, and the runs |
 | streams_let_go_total | | clients that read too slowly and were disconnected |
 | streams_failures_total | | reads for streams that failed and were retried, and followers that a fault disconnected |
 | runs_executing | | runs whose agent this process executes |
 | listener_running, listener_connects_total | | whether notifications are received, and how often it began to listen |
-| database_statement_duration_seconds | statement | how long statements took, by query file and name |
 | search_degraded_total | reason | searches by text alone, because the query could not be embedded |
-| model_* | | see `workers.telemetry.call_metrics`: queries are embedded and questions answered here |
+| database_commit_duration_seconds | | how long the heartbeat's commit of one row takes, every 20 s |
+
+With those of `pulse.telemetry`, and of `workers.telemetry.call_metrics`: queries are embedded and questions answered
+here.
 
 `route` is a template such as /v1/apps/{app_name}/users/{user_id}/sessions, or ``unmatched``.
 """
@@ -35,8 +35,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
+from pulse.telemetry import metrics_registry
 from workers.telemetry.call_metrics import CallMetrics
-from workers.telemetry.statement_metrics import StatementMetrics
+from workers.telemetry.metrics_server import CommitMetrics
 
 if TYPE_CHECKING:
     from pulse.pg_notify_listener import PgNotifyListener
@@ -57,7 +58,8 @@ class WriterMetrics:
         ProcessCollector(registry=self.registry)
         own = self.registry
         self.calls = CallMetrics(own)
-        self.statements = StatementMetrics(own)
+        self.commits = CommitMetrics(own)
+        own.register(metrics_registry())
         self._requests = Counter(
             "writer_requests_total", "Requests answered.", ("method", "route", "status"), registry=own
         )
@@ -67,10 +69,6 @@ class WriterMetrics:
             ("method", "route"),
             buckets=_BUCKETS_SECONDS,
             registry=own,
-        )
-        self._appended = Counter("events_appended_total", "New events stored.", registry=own)
-        self._conflicts = Counter(
-            "version_conflicts_total", "Appends refused because the session had changed.", registry=own
         )
         self._degraded = Counter("search_degraded_total", "Searches by text alone.", ("reason",), registry=own)
 
@@ -102,14 +100,6 @@ class WriterMetrics:
         """Count one answered request."""
         self._requests.labels(method, route, str(status)).inc()
         self._seconds.labels(method, route).observe(seconds)
-
-    def appended(self, events: int) -> None:
-        """Count new events."""
-        self._appended.inc(events)
-
-    def conflict(self) -> None:
-        """Count a refused append."""
-        self._conflicts.inc()
 
     def degraded(self, reason: str) -> None:
         """Count a search whose query could not be embedded; `reason` is the error's class."""

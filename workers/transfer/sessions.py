@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pulse.audit import AuditLog
 from pulse.errors import BY_SQLSTATE, InvalidInputError
-from pulse.postgres.statements import Statements
+from pulse.postgres.statements import Statements, redaction_mode
+from pulse.redaction import RedactionMode, redact
 from workers.intake.documents import Record, read_lines
 from workers.intake.records import Rejected
 from workers.intake.source import Source
@@ -74,6 +76,8 @@ async def export_sessions(
     session_id: str | None = None,
 ) -> Exported:
     """Write the sessions that match, as of one moment, line by line."""
+    target = {} if session_id is None else {"session_id": session_id}
+    await AuditLog(pool).note("sessions_exported", app_name=app_name, user_id=user_id, target=target, outcome="begun")
     write(json.dumps({"kind": "header", "format": FORMAT, "version": VERSION}) + "\n")
     sessions = events = 0
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
@@ -207,18 +211,20 @@ async def _store(
     consolidate: bool,
     on_progress: Callable[[int], object] | None,
 ) -> None:
+    mode = await redaction_mode(connection, str(entry.head.value.get("app_name")))
+    head = redact(entry.head.text, mode, as_json=True)
     if entry.kind != "session":
-        is_new = await _STATEMENTS.fetchval(connection, "import_state", entry.head.text)
+        is_new = await _STATEMENTS.fetchval(connection, "import_state", head)
         done.states += is_new
         done.states_kept += not is_new
         return
-    thread_id = await _STATEMENTS.fetchval(connection, "import_session", entry.head.text, consolidate)
+    thread_id = await _STATEMENTS.fetchval(connection, "import_session", head, consolidate)
     if thread_id is None:
         done.sessions_known += 1
         return
     await _STATEMENTS.execute(connection, "silence")
     stored = 0
-    for batch in _batches(entry.events):
+    for batch in _batches(_redacted(entry.events, mode)):
         columns = zip(*(_columns(record) for record in batch), strict=True)
         stored += await _STATEMENTS.fetchval(connection, "import_events", thread_id, *map(list, columns))
         if on_progress is not None:
@@ -233,6 +239,13 @@ async def _check_whole(connection: Connection | PoolConnectionProxy, thread_id: 
     assert row is not None  # noqa: S101 - it was stored in this transaction
     if not row["events"] == row["last_seq"] == row["last_stored"]:
         raise InvalidInputError(f"it claims {row['last_seq']} events, and {row['events']} follow")
+
+
+def _redacted(events: Iterator[Record], mode: RedactionMode) -> Iterator[Record]:
+    """Apply an app's policy on secrets to the lines of events."""
+    for record in events:
+        text = redact(record.text, mode, as_json=True)
+        yield record if text is record.text else replace(record, text=text, value=json.loads(text))
 
 
 def _batches(events: Iterator[Record]) -> Iterator[list[Record]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import functools
 import math
 import ssl
 from collections.abc import Mapping, Sequence
@@ -14,10 +13,9 @@ from typing import Any
 
 import httpx
 
-from workers.webhooks import addresses
+from pulse.outbound import addresses
+from pulse.outbound.client import CONNECT_SECONDS_MAX, tls_context
 
-#: Until the connection to one of several addresses is given up and the next is tried.
-CONNECT_SECONDS_MAX = 5.0
 PORTS = {"https": 443, "http": 80}
 
 
@@ -83,7 +81,7 @@ async def _post(
         return Answer(error_code="plain_http")
     # A client for each request: connections are not shared between receivers on one address, nor are cookies.
     async with httpx.AsyncClient(
-        verify=_tls() if url.scheme == "https" else False,
+        verify=tls_context() if url.scheme == "https" else False,
         trust_env=False,
         follow_redirects=False,
         timeout=httpx.Timeout(None, connect=CONNECT_SECONDS_MAX if len(found) > 1 else None),
@@ -138,9 +136,3 @@ def _is_tls(error: BaseException) -> bool:
             return True
         chain = chain.__cause__ or chain.__context__
     return False
-
-
-@functools.cache
-def _tls() -> ssl.SSLContext:
-    # It takes milliseconds to make: once per process.
-    return httpx.create_ssl_context(trust_env=False)

@@ -14,11 +14,11 @@ from uuid import UUID
 import structlog
 
 from hippocampus.errors import BY_SQLSTATE
+from pulse.outbound.addresses import Resolve, parse_networks, resolve
 from pulse.postgres.statements import Statements
 from workers.settings import Settings
 from workers.telemetry.metrics import Metrics
 from workers.webhooks import signing
-from workers.webhooks.addresses import Resolve, parse_networks, resolve
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -8,6 +8,7 @@ import click
 
 from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler, ContextWindow
+from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.text.languages import Language
 from workers import settings
 from workers.cli import output
@@ -16,6 +17,8 @@ from workers.cli.options import COUNT_MAX, json_option
 from workers.cli.owners import Whose, owner_options
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pulse.database import Pool
     from workers.cli.rows import Owner
     from workers.settings import Settings
@@ -40,6 +43,12 @@ template_option = click.option(
 @click.option("--tokens", default=8000, show_default=True, type=click.IntRange(1, COUNT_MAX), help="The budget.")
 @click.option("--system", "system_prompt", help="A system prompt, which is never cut.")
 @click.option("--profile", is_flag=True, help="Begin the facts with the user's profile.")
+@click.option("--stable", is_flag=True, help="Begin with what does not depend on the query, for a prompt cache.")
+@click.option(
+    "--documents", default=0.0, type=click.FloatRange(0, 1), help="The share of the budget for documents that match."
+)
+@click.option("--corpus", "corpora", multiple=True, help="Of these documents; by default all that the user may read.")
+@click.option("--role", "roles", multiple=True, help="A role of the user, for the access to corpora.")
 @language_option
 @template_option
 @json_option
@@ -52,6 +61,10 @@ def command(
     language: Language | None,
     template: TemplateName,
     profile: bool,
+    stable: bool,
+    documents: float,
+    corpora: tuple[str, ...],
+    roles: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Pack system prompt, facts, memories and history into a token budget that is never exceeded."""
@@ -67,6 +80,10 @@ def command(
             language=language,
             template=template,
             profile=profile,
+            stable=stable,
+            documents=documents,
+            corpora=corpora,
+            roles=roles,
         )
     )
     if as_json:
@@ -91,11 +108,18 @@ async def assemble(
     language: Language | None = None,
     template: TemplateName = "markdown",
     profile: bool = False,
+    stable: bool = False,
+    documents: float = 0,
+    corpora: Collection[str] = (),
+    roles: Collection[str] = (),
 ) -> tuple[ContextWindow, str]:
     """Assemble a window with the embedder that the settings name; return it and its text."""
     embedder = open_embedder(config, pool)
     try:
         assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language=language, template=template)
+        part = None
+        if documents:
+            part = KnowledgeService(pool, owner.app).part(documents, corpora=corpora or None, roles=roles)
         window = await assembler.assemble(
             app_name=owner.app,
             user_id=owner.user,
@@ -103,6 +127,8 @@ async def assemble(
             query=query,
             system_prompt=system_prompt,
             profile=profile,
+            stable=stable,
+            documents=part,
         )
         return window, assembler.format_context(window)
     finally:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from pulse.database import Pool
+    from workers.process.forking import ForkServer
     from workers.settings import Settings
 
 APP = "demo"
@@ -60,9 +61,13 @@ def command(file: Path | None, how: HowToRead) -> None:
     page = Page(output.console())
     demo_report.write_intro(page, config, path, read)
     asked = interrupts.Interrupts()
+    interrupts.raise_on_all()
     try:
-        with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
-            steps = asyncio.run(_demo(page, ready, read, asked, is_sample=file is None))
+        with (
+            running.fork_server() as forks,
+            databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready,
+        ):
+            steps = asyncio.run(_demo(page, ready, read, asked, forks, is_sample=file is None))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     except RoleFailedError as error:
@@ -71,7 +76,13 @@ def command(file: Path | None, how: HowToRead) -> None:
 
 
 async def _demo(
-    page: Page, config: Settings, read: ConversationFile, asked: interrupts.Interrupts, *, is_sample: bool
+    page: Page,
+    config: Settings,
+    read: ConversationFile,
+    asked: interrupts.Interrupts,
+    forks: ForkServer,
+    *,
+    is_sample: bool,
 ) -> demo_report.NextSteps:
     with asked.cancelling():
         await databases.migrated(config)
@@ -82,6 +93,7 @@ async def _demo(
                 pool,
                 free_port=True,
                 on_change=lambda role, change: page.note(f"{role}: {change}", style="yellow"),
+                forks=forks,
             ) as all_roles,
         ):
             asked.on_second = all_roles.supervisor.kill

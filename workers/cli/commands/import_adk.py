@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pulse.extras import install_command
 from workers.cli import databases, exit_codes, output, progress
 from workers.cli.options import json_option
-from workers.installing import install_command
 from workers.settings import SettingsError
 
 if TYPE_CHECKING:

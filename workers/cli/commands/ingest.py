@@ -13,13 +13,14 @@ import click
 
 from hippocampus.transfer.given_memories import GivenMemories
 from pulse.session_service import OpenSessionService, check_names
-from workers.cli import databases, exit_codes, output, progress, rows
+from workers.cli import databases, exit_codes, output, progress
 from workers.cli.options import bundled, json_option
 from workers.failures import DATABASE_FAULTS
 from workers.intake import files, formats, reader
 from workers.intake.files import InputFile, Rejects
 from workers.intake.ingest import Ingest, Ingested
 from workers.intake.records import FileFormatError, Given, LeftOut, Rejected, SessionHead, Turn
+from workers.telemetry import overview
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def _ingest(request: _Request, report: _Report, rejects: Rejects) -> None:
                     report.done = report.done.plus(one.done)
         finally:
             await service.close()
-        processes = await rows.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
+        processes = await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
         report.has_workers = any(each.role in ("fast_replay", "deep_reflection") for each in processes)
 
     databases.run(work, create=True)

@@ -13,7 +13,7 @@ from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
 from workers.cli import databases, output
 from workers.cli.groups import Listing
-from workers.cli.options import COUNT_MAX, json_option
+from workers.cli.options import COUNT_MAX, json_option, known_or_set_up_app
 from workers.cli.page import Item, write_rows
 from workers.cli.paging import Paged, PageOptions, page_options
 
@@ -21,6 +21,7 @@ Result = TypeVar("Result")
 _COLUMNS = ("version", "key", "content", "since")
 _PROPOSAL_COLUMNS = ("status", "key", "content", "user", "proposed", "id")
 _app_option = click.option("--app", required=True, help="The app.")
+_read_app_option = click.option("--app", required=True, callback=known_or_set_up_app, help="The app.")
 _version_option = click.option(
     "--expect",
     "expected",
@@ -36,7 +37,7 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example:  hippocampus instructions list --app shop")
-@_app_option
+@_read_app_option
 @page_options(100)
 def list_active(app: str, options: PageOptions) -> None:
     """List the instructions in force, by key."""
@@ -51,7 +52,7 @@ def list_active(app: str, options: PageOptions) -> None:
 
 @command.command(epilog="Example:  hippocampus instructions show tone --app shop")
 @click.argument("key")
-@_app_option
+@_read_app_option
 @json_option
 def show(key: str, app: str, as_json: bool) -> None:
     """Show the newest version of an instruction. An empty one is no longer in force."""
@@ -61,7 +62,7 @@ def show(key: str, app: str, as_json: bool) -> None:
 
 @command.command(epilog="Example:  hippocampus instructions history tone --app shop")
 @click.argument("key")
-@_app_option
+@_read_app_option
 @page_options(100)
 def history(key: str, app: str, options: PageOptions) -> None:
     """List the versions of an instruction, the newest first."""
@@ -91,7 +92,7 @@ def put(key: str, content: str, app: str, expected: int | None, as_json: bool) -
 @command.command(epilog="Example:  hippocampus instructions rollback tone 1 --app shop")
 @click.argument("key")
 @click.argument("version", type=click.IntRange(1, COUNT_MAX))
-@_app_option
+@_read_app_option
 @_version_option
 @json_option
 def rollback(key: str, version: int, app: str, expected: int | None, as_json: bool) -> None:
@@ -107,7 +108,7 @@ def rollback(key: str, version: int, app: str, expected: int | None, as_json: bo
 
 
 @command.command(epilog="Example:  hippocampus instructions proposals --app shop")
-@_app_option
+@_read_app_option
 @click.option("--status", type=click.Choice(PROPOSAL_STATUSES), default="proposed", show_default=True)
 @page_options(50)
 def proposals(app: str, status: str, options: PageOptions) -> None:
@@ -123,7 +124,7 @@ def proposals(app: str, status: str, options: PageOptions) -> None:
 
 @command.command(epilog="Example:  hippocampus instructions approve ID --app shop --by ann")
 @click.argument("proposal", type=click.UUID)
-@_app_option
+@_read_app_option
 @_by_option
 @click.option("--force", is_flag=True, help="Also if the instruction has changed since.")
 @json_option
@@ -134,7 +135,7 @@ def approve(proposal: UUID, app: str, by: str | None, force: bool, as_json: bool
 
 @command.command(epilog="Example:  hippocampus instructions reject ID --app shop")
 @click.argument("proposal", type=click.UUID)
-@_app_option
+@_read_app_option
 @_by_option
 @json_option
 def reject(proposal: UUID, app: str, by: str | None, as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,30 @@ if TYPE_CHECKING:
 
 _RETRYABLE = (JobStatus.FAILED,)
 _CANCELLABLE = (JobStatus.PENDING, JobStatus.RUNNING)
+#: Until a person who waits is told why.
+_SAID_AFTER_SECONDS = 5.0
+_SAID_AGAIN_SECONDS = 60.0
 _TYPES = click.Choice([each.value for each in JobType])
+
+
+class _Waiting:
+    """Says on standard error what a job waits for: soon, at its first error, and again each minute."""
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + _SAID_AFTER_SECONDS
+        self._has_said_why = False
+
+    def __call__(self, job: ConsolidationJob) -> None:
+        if time.monotonic() < self._due and (self._has_said_why or not job.error):
+            return
+        self._due = time.monotonic() + _SAID_AGAIN_SECONDS
+        if job.error:
+            self._has_said_why = True
+            click.echo(f"The job is retried. {job.error}: `hippocampus doctor` says what to do.", err=True)
+        elif job.status is JobStatus.RUNNING:
+            click.echo("A worker does the job.", err=True)
+        else:
+            click.echo("No worker has taken the job yet: `hippocampus doctor` says what to do.", err=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +228,7 @@ def enqueue(
 
     async def work(pool: Pool, owner: Owner) -> ConsolidationJob:
         job = await jobs.enqueue_session(pool, owner.app, owner.user, session_id, JobType(job_type))
-        return await jobs.wait(pool, job, timeout_seconds=timeout_seconds) if wait else job
+        return await jobs.wait(pool, job, timeout_seconds=timeout_seconds, on_poll=_Waiting()) if wait else job
 
     job = whose.run(work)
     output.write_record(job, as_json=as_json)

@@ -11,7 +11,7 @@ import click
 from pulse.api_keys import LIFETIME_MAX, ROLES, ApiKey, ApiKeyService, Role
 from workers.cli import databases, output
 from workers.cli.groups import Listing
-from workers.cli.options import json_option
+from workers.cli.options import json_option, known_or_set_up_app
 from workers.cli.paging import Paged, PageOptions, page_options
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def create(
 
 
 @command.command("list", epilog="Example:  hippocampus keys list --app shop")
-@click.option("--app", help="Only keys that can be used for this app.")
+@click.option("--app", callback=known_or_set_up_app, help="Only keys that can be used for this app.")
 @page_options(100)
 def list_(app: str | None, options: PageOptions) -> None:
     """List keys, the newest first, including revoked and expired ones."""

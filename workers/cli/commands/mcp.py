@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from pulse.api_keys import ROLES, Role
+from pulse.extras import install_command
 from workers import settings
 from workers.cli import databases, interrupts, running
 from workers.cli.embedder import open_embedder, open_generator
-from workers.installing import install_command
 from workers.process import logs
 
 if TYPE_CHECKING:

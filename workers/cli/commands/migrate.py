@@ -22,7 +22,7 @@ def command(as_json: bool) -> None:
     config = settings.load()
     with databases.opened(config, create=True) as ready:
         applied = asyncio.run(databases.migrated(ready))
-        ahead = asyncio.run(migrate.version_ahead(ready.dsn or "", schema=ready.schema_name))
+        ahead = asyncio.run(migrate.version_ahead(ready.direct_dsn or "", schema=ready.schema_name))
     where = databases.name_of(config)
     if as_json:
         output.write_json({"database": where, "schema": config.schema_name, "applied": applied, "ahead": ahead})

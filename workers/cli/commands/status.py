@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from workers import settings
-from workers.cli import databases, output, rows
+from workers.cli import databases, output
 from workers.cli.installation import Installation
 from workers.cli.options import json_option
 from workers.cli.watching import Watch, watch_options
-from workers.process.roles import ROLES
+from workers.process.roles import OPTIONAL_ROLES, ROLES
+from workers.telemetry import overview
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -48,15 +49,15 @@ class _Status:
 
     database: str
     installation: _Running | None
-    totals: rows.Totals
-    processes: list[rows.Process]
-    lag: list[rows.Lag]
-    spend: rows.Spend
-    failures: list[rows.Failures]
-    breakers: list[rows.Breaker]
-    limits: list[rows.Limit]
-    refused_texts: list[rows.RefusedTexts]
-    queues: list[rows.Queue]
+    totals: overview.Totals
+    processes: list[overview.Process]
+    lag: list[overview.Lag]
+    spend: overview.Spend
+    failures: list[overview.Failures]
+    breakers: list[overview.Breaker]
+    limits: list[overview.Limit]
+    refused_texts: list[overview.RefusedTexts]
+    queues: list[overview.Queue]
 
 
 @click.command(epilog="Examples:  hippocampus status --json;  hippocampus status --watch --every 5")
@@ -76,15 +77,15 @@ async def _read(config: Settings, pool: Pool) -> _Status:
     return _Status(
         database=databases.name_of(config),
         installation=_installation(config),
-        totals=await rows.totals(pool),
-        processes=await rows.live_processes(pool, within_seconds=SEEN_SECONDS_MAX),
-        lag=await rows.lag(pool),
-        spend=await rows.spend(pool),
-        failures=await rows.failures(pool, limit=ERROR_CODES_MAX),
-        breakers=await rows.breakers(pool),
-        limits=await rows.limits(pool),
-        refused_texts=await rows.refused_texts(pool),
-        queues=await rows.queues(pool),
+        totals=await overview.totals(pool),
+        processes=await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX),
+        lag=await overview.lag(pool),
+        spend=await overview.spend(pool),
+        failures=await overview.failures(pool, limit=ERROR_CODES_MAX),
+        breakers=await overview.breakers(pool),
+        limits=await overview.limits(pool),
+        refused_texts=await overview.refused_texts(pool),
+        queues=await overview.queues(pool),
     )
 
 
@@ -152,10 +153,10 @@ def _of_the_installation(installation: _Running | None) -> _Lines:
     return [("up", f"since {installation.started_at}, API {installation.api_url}, {where}", "")]
 
 
-def _of_the_roles(processes: Sequence[rows.Process]) -> _Lines:
+def _of_the_roles(processes: Sequence[overview.Process]) -> _Lines:
     alive = Counter(each.role for each in processes)
     lines = []
-    missing = [role.name for role in ROLES if role.name not in alive]
+    missing = [role.name for role in ROLES if role.name not in {*alive, *OPTIONAL_ROLES}]
     if alive:
         shown = ", ".join(role if count == 1 else f"{count} {role}" for role, count in alive.items())
         lines.append(("roles", f"{'' if missing else 'all '}run: {shown}", ""))

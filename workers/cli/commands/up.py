@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from workers.cli.interrupts import Interrupts
+    from workers.process.forking import ForkServer
     from workers.settings import Settings
 
-_COLOURS = ("cyan", "green", "magenta", "yellow")
+_COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 _WIDTH = max(len(role.name) for role in ROLES)
 
 
@@ -50,7 +51,7 @@ def command(context: click.Context, detach: bool, agents: tuple[str, ...], claim
 
     Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end; a terminal
     is shown its DATABASE_URL, for psql and for your own programs. The schema is migrated first. A role that dies is
-    started again.
+    started again, and so is the embedded PostgreSQL.
 
     With --detach it goes on in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
     installation runs below a home: if it runs already, the same line is printed again.
@@ -83,8 +84,12 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
         log=str(installation.log_path) if is_detached else None,
     )
     installation.record(descriptor, state)
+    interrupts.raise_on_all()
     try:
-        with databases.opened(config, create=True, keep_seconds=state.grace_seconds) as ready:
+        with (
+            running.fork_server() as forks,
+            databases.opened(config, create=True, keep_seconds=state.grace_seconds) as ready,
+        ):
             # The address holds the password: it is for the person at the terminal, not for a log.
             is_shown = databases.is_embedded(config) and screen.is_terminal
             where = f"DATABASE_URL='{ready.dsn}'" if is_shown else databases.name_of(config)
@@ -93,7 +98,7 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
                 installation.record(descriptor, replace(state, database_url=ready.dsn, api_url=all_roles.api_url))
                 screen.print(_addresses(all_roles, where, is_detached=is_detached), soft_wrap=True)
 
-            asyncio.run(_stay(screen, ready, asked, note_ready))
+            asyncio.run(_stay(screen, ready, asked, note_ready, forks))
     except asyncio.CancelledError:
         pass  # The regular end.
     except RoleFailedError as error:
@@ -103,7 +108,11 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
 
 
 async def _stay(
-    screen: Console, config: Settings, asked: Interrupts, note_ready: Callable[[running.Running], None]
+    screen: Console,
+    config: Settings,
+    asked: Interrupts,
+    note_ready: Callable[[running.Running], None],
+    forks: ForkServer,
 ) -> None:
     writer = _LineWriter(screen)
     with asked.cancelling():
@@ -117,6 +126,7 @@ async def _stay(
                 on_line=writer.write,
                 on_change=lambda role, change: writer.write(role, f"-- {change}"),
                 log_format="console" if screen.is_terminal else None,
+                forks=forks,
             ) as all_roles,
         ):
             asked.on_second = all_roles.supervisor.kill
@@ -195,6 +205,7 @@ class _LineWriter:
     def __init__(self, screen: Console) -> None:
         self._screen = screen
         self._styles = {role.name: colour for role, colour in zip(ROLES, _COLOURS, strict=True)}
+        self._styles[running.DATABASE] = "red"
 
     def write(self, role: str, line: str) -> None:
         """Write one line."""

@@ -22,7 +22,7 @@ from hippocampus.webhooks.service import (
 from workers.cli import databases, output
 from workers.cli.groups import Listing
 from workers.cli.moments import MOMENT, Seconds
-from workers.cli.options import json_option
+from workers.cli.options import json_option, known_or_set_up_app
 from workers.cli.paging import Paged, PageOptions, page_options
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def add(url: str, app: str, types: tuple[str, ...], description: str, as_json: b
 
 
 @command.command("list", epilog="Example:  hippocampus webhooks list --app shop")
-@click.option("--app", help="Only the endpoints of this app.")
+@click.option("--app", callback=known_or_set_up_app, help="Only the endpoints of this app.")
 @page_options(100)
 def list_(app: str | None, options: PageOptions) -> None:
     """List endpoints, the oldest first."""

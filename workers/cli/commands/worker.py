@@ -13,7 +13,7 @@ from workers.worker import main_worker
 @click.argument("pool")
 @click.option("--with-parent", is_flag=True, hidden=True)
 def command(pool: str, with_parent: bool) -> int:
-    """Run a worker of POOL: fast_replay, deep_reflection or retention.
+    """Run a worker of POOL: fast_replay, deep_reflection, retention or pulse.
 
     It needs DATABASE_URL and a migrated database. Run as many of each as you like, on as many machines. After SIGTERM
     its jobs may run for HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS; those that are not done by then go back to the queue.
@@ -21,4 +21,8 @@ def command(pool: str, with_parent: bool) -> int:
     get_pool(pool)
     if with_parent:
         parent.end_with_parent()
+    if pool == "pulse":
+        from workers.autonomic.role import main_pulse
+
+        return main_pulse()
     return main_worker(pool)

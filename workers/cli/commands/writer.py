@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from pulse import collecting
+from pulse.extras import install_command
 from workers import settings
-from workers.installing import install_command
 from workers.process import logs, parent
 
 
@@ -26,7 +27,8 @@ def command(agents: tuple[str, ...], with_parent: bool) -> int:
     config = settings.load()
     logs.configure(config.log_level, config.log_format)
     try:
-        from workers.writer import main_writer
+        with collecting.paused():
+            from workers.writer import main_writer
     except ModuleNotFoundError as error:
         raise click.UsageError(f"The API needs {error.name}: run {install_command('http')}.") from error
     return main_writer(config)

@@ -1,0 +1,1 @@
+"""The role `pulse`: watchers, the tick loop, and the executors of effects."""

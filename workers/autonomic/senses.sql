@@ -1,0 +1,61 @@
+-- name: processes
+-- Every process that was seen within an hour, and for how many seconds it has not been.
+SELECT role, coalesce(machine, host) AS machine, host, port, pid,
+       extract(epoch FROM started_at)::double precision AS started_at,
+       extract(epoch FROM clock_timestamp() - seen_at)::double precision AS age
+FROM metrics_targets WHERE seen_at > clock_timestamp() - interval '1 hour' ORDER BY role, host, port
+
+-- name: own_processes
+-- Of one machine.
+SELECT role, machine, host, port, pid, extract(epoch FROM started_at)::double precision AS started_at
+FROM metrics_targets WHERE machine = $1 AND seen_at > clock_timestamp() - interval '1 minute'
+
+-- name: errors
+SELECT host, port, pid, extract(epoch FROM started_at)::double precision AS started_at, errors
+FROM metrics_targets WHERE errors IS NOT NULL
+
+-- name: breakers
+SELECT name, state, extract(epoch FROM clock_timestamp() - coalesce(first_failure_at, changed_at))::double precision AS seconds
+FROM call_breakers WHERE state <> 'closed' ORDER BY name
+
+-- name: queues
+SELECT queue_name, oldest_seconds FROM queue_ages()
+
+-- name: failed_jobs
+SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'
+
+-- name: database
+SELECT pg_database_size(current_database()) AS size,
+       (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections,
+       coalesce((SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity
+                 WHERE datname = current_database()), 0)::double precision AS oldest_transaction
+
+-- name: delete_target
+DELETE FROM metrics_targets WHERE host = $1 AND port = $2 AND pid = $3
+
+-- name: open_effect
+-- An effect that has not ended, and whether it had not begun within the time for which it holds.
+SELECT e.id, e.scope, e.meta,
+       e.occurred_at < engine_now() - interval '15 minutes'
+       AND NOT EXISTS (SELECT FROM pulse_events AS b WHERE b.scope = e.scope AND b.kind = 'effect-executing'
+                                                       AND b.key = e.key AND b.ref = e.id) AS is_expired
+FROM open_effect($1) AS e
+
+-- name: begin_effect
+SELECT begin_effect($1, $2, $3)
+
+-- name: end_effect
+-- Effect, whether it failed, what is recorded.
+SELECT end_effect($1, $2, $3)
+
+-- name: gc_vitals
+SELECT gc_vitals()
+
+-- name: shed_load
+SELECT shed_load($1)
+
+-- name: run_upkeep_now
+SELECT run_upkeep_now($1)
+
+-- name: enqueue_consolidation
+SELECT job_id, created FROM enqueue_consolidation($1, $2)
