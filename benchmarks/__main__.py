@@ -1,13 +1,20 @@
 """Run every benchmark, one after another: `make bench`; with FILE=… also recall on a LoCoMo file.
 
-Each is a process with its own server, so that none affects the next.
+Each is a process with its own server, so that none affects the next. The figures are written to `bench.json`, and the
+run ends with an error where a benchmark fails or a figure misses its must (`benchmarks.figures`).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
+import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
+
+from benchmarks.figures import FILE_VARIABLE, collect
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
@@ -17,15 +24,26 @@ MEASUREMENTS = {
     "Live streams": ["benchmarks.streams"],
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Recovery": ["benchmarks.recovery"],
+    "Start": ["benchmarks.starting"],
+    "Idle": ["benchmarks.idle"],
+    "Autonomic layer": ["benchmarks.autonomic"],
     "More workers": ["benchmarks.scaling"],
+    "Growth": ["benchmarks.growth", "100000", "500000"],
+    "Moving an app": ["benchmarks.moving"],
     "Consolidation": ["benchmarks.consolidation"],
     "Costs": ["benchmarks.costs"],
     "Search and context": ["benchmarks.search"],
+    "Knowledge": ["benchmarks.knowledge"],
     "Limit of model calls": ["benchmarks.limiter"],
+    "Tracing": ["benchmarks.tracing"],
+    "Tools and sandbox": ["benchmarks.tools"],
     "Forgetting": ["benchmarks.retention"],
     "Merging facts and insights": ["benchmarks.merge_thresholds"],
     "Facts of conversations": ["benchmarks.facts", "--set", "both"],
 }
+
+
+RESULT = Path("bench.json")
 
 
 def recall(path: Path) -> dict[str, list[str]]:
@@ -41,15 +59,25 @@ def recall(path: Path) -> dict[str, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Run all of them; the exit code is the number that failed."""
+    """Run all of them; the exit code is the number of benchmarks that failed and of musts that were missed."""
     runs = dict(MEASUREMENTS)
     if arguments:
         runs |= recall(Path(arguments[0]))
-    failed = 0
-    for title, command in runs.items():
-        print(f"\n{title}\n{'-' * len(title)}", flush=True)
-        failed += subprocess.run([sys.executable, "-m", *command], check=False).returncode != 0
-    return failed
+    failed = []
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "figures"
+        file.touch()
+        for title, command in runs.items():
+            print(f"\n{title}\n{'-' * len(title)}", flush=True)
+            environment = {**os.environ, FILE_VARIABLE: str(file)}
+            if subprocess.run([sys.executable, "-m", *command], env=environment, check=False).returncode != 0:
+                failed.append(title)
+        figures = collect(file)
+    missed = [name for name, each in figures.items() if not each["met"]]
+    report = {"at": datetime.now(UTC).isoformat(), "figures": figures, "failed": failed, "missed": missed}
+    RESULT.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"\n{len(figures)} figures in {RESULT}; failed: {failed or 'none'}; below their must: {missed or 'none'}")
+    return min(len(failed) + len(missed), 100)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
+from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local.provider import LocalEmbedder
@@ -43,6 +44,8 @@ class InstantGenerator:
 
 class DirectClaim:
     """Ends the job without a queue, so that only the memory's own work is timed."""
+
+    is_last_attempt = True
 
     def __init__(self, job_id: UUID) -> None:
         self._job_id = job_id
@@ -88,9 +91,9 @@ async def main() -> None:
             took.append((committed - start) * 1000)
             found += any(f"marker{number}x0" in memory.content for memory in response.memories)
         row("consolidation of 20 turns, median", f"{percentile(took, 0.5):.1f} ms")
-        row("  99th percentile", f"{percentile(took, 0.99):.1f} ms", "", "must 500, aim 100 ms")
-        row("new memories found by the very next statement", f"{found} of {JOBS}", "", f"must {JOBS}")
-        row("  commit to found, 99th percentile", f"{percentile(visible, 0.99):.1f} ms", "", "must 100 ms")
+        figure("consolidation_p99", percentile(took, 0.99))
+        figure("memories_found", 100 * found / JOBS)
+        row("  commit to found, 99th percentile", f"{percentile(visible, 0.99):.1f} ms")
 
 
 if __name__ == "__main__":

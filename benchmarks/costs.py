@@ -16,6 +16,7 @@ from uuid import UUID
 import asyncpg
 
 from benchmarks.consolidation import DirectClaim, InstantGenerator
+from benchmarks.figures import figure
 from benchmarks.server import fresh_pool, row
 from hippocampus import prompts
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
@@ -33,7 +34,7 @@ class CountingGenerator(InstantGenerator):
 
     def __init__(self) -> None:
         self.turns: list[int] = []
-        self.characters = 0
+        self.characters = self.instructions = self.said = 0
 
     async def summarize(self, slices: Sequence[ConversationSlice]) -> list[Summary]:
         self.turns.extend(len(part.turns) for part in slices)
@@ -46,7 +47,10 @@ class CountingGenerator(InstantGenerator):
 
     def _count(self, prompt: prompts.PromptName, slices: Sequence[ConversationSlice]) -> None:
         for part in slices:
-            self.characters += len(prompts.load(prompt).text) + len(transcript.format_transcript(part))
+            instructions = len(prompts.load(prompt).text)
+            self.characters += instructions + len(transcript.format_transcript(part))
+            self.instructions += instructions
+            self.said += sum(len(turn.text) for turn in part.turns)
 
 
 def conversation(events: int) -> list[Event]:
@@ -89,10 +93,15 @@ async def measure(pool: asyncpg.Pool, name: str, events: int, *, at_once: bool) 
     cost = await pool.fetchrow("SELECT * FROM memory_costs WHERE session_id = $1", name)
     assert cost is not None
     per_thousand = 1000 / events
+    if not at_once:
+        figure("live_calls", cost["generate_calls"] * per_thousand)
+        figure("live_prompt", generator.characters * per_thousand)
     row(f"{name}: generate calls per 1,000 events", f"{cost['generate_calls'] * per_thousand:.0f}")
     row(f"{name}: embedding calls per 1,000 events", f"{cost['embed_calls'] * per_thousand:.0f}")
     row(f"{name}: events per generate call", f"{cost['events_per_call']}")
     row(f"{name}: prompt characters per 1,000 events", f"{generator.characters * per_thousand:,.0f}")
+    row("  of them instructions", f"{generator.instructions * per_thousand:,.0f}")
+    row("  of them what was said", f"{generator.said * per_thousand:,.0f}")
     row(f"{name}: turns per summary", f"{sum(generator.turns) / len(generator.turns):.1f}")
 
 

@@ -134,12 +134,19 @@ class Compared:
     bm25: float
 
 
+def _user(language: str, number: int, *, pooled: bool) -> str:
+    return f"{language}-pooled" if pooled else f"{language}-single-{number}"
+
+
+async def ingest_all(pool: database.Pool, language: str, embedder: Embedder | None, *, pooled: bool) -> None:
+    """Append every notebook of a language; pooled: as sessions of one user."""
+    for number, book in enumerate(notebooks(language)):
+        await ingest(pool, _user(language, number, pooled=pooled), f"book-{number}", book.notes, embedder)
+
+
 async def evaluate(pool: database.Pool, language: str, embedder: Embedder | None, *, pooled: bool) -> Compared:
-    """Search every notebook of a language with its own questions; pooled: all notebooks are one user's sessions."""
+    """Search every notebook of `ingest_all` with its own questions; without an embedder, by words alone."""
     books = notebooks(language)
-    user = f"{language}-{'pooled' if pooled else 'single'}"
-    for number, book in enumerate(books):
-        await ingest(pool, user if pooled else f"{user}-{number}", f"book-{number}", book.notes, embedder)
     search = MemorySearch(pool, embedder)
     everything = [(number, place) for number, book in enumerate(books) for place in range(len(book.notes))]
     ours: list[float] = []
@@ -147,7 +154,7 @@ async def evaluate(pool: database.Pool, language: str, embedder: Embedder | None
     for number, query, evidence in _asked(books, people=pooled):
         found = await search.search(
             app_name=APP,
-            user_id=user if pooled else f"{user}-{number}",
+            user_id=_user(language, number, pooled=pooled),
             query=query,
             limit=DEPTH,
             narrow=NOTES,
@@ -180,6 +187,7 @@ async def main() -> None:
     async with fresh_server() as server, await database.create_pool(server.dsn) as pool:
         for language in LANGUAGES:
             for pooled in (False, True):
+                await ingest_all(pool, language, embedder, pooled=pooled)
                 found = await evaluate(pool, language, embedder, pooled=pooled)
                 name = f"{language} {'pooled' if pooled else 'single'}"
                 print(f"{name:<14}{found.questions:>10}{found.search:>10.3f}{found.bm25:>8.3f}", flush=True)

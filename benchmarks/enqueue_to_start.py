@@ -19,6 +19,7 @@ from pathlib import Path
 
 import asyncpg
 
+from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from pulse import database
 
@@ -40,9 +41,9 @@ async def main() -> None:
             ours = await pick_ups(pool, JOBS)
         for share in (0.5, 0.99):
             own, base = percentile(ours, share), percentile(bare, share)
-            wanted = "must p99 100 ms, aim 30 ms" if share > 0.5 else ""
             row(f"LISTEN/NOTIFY round trip, p{share * 100:.0f}", f"{base:.2f} ms")
-            row(f"enqueue to job start, idle pool, p{share * 100:.0f}", f"{own:.2f} ms", f"{own / base:.1f}x", wanted)
+            row(f"enqueue to job start, idle pool, p{share * 100:.0f}", f"{own:.2f} ms", f"{own / base:.1f}x")
+        figure("enqueue_p99", percentile(ours, 0.99))
         # Alternating, so that a slow minute of the machine affects both.
         rounds = [
             (await bare_throughput(pool, dsn, THROUGHPUT_JOBS), await throughput(pool, dsn, THROUGHPUT_JOBS))
@@ -50,7 +51,8 @@ async def main() -> None:
         ]
         base, own = (sorted(rates)[1] for rates in zip(*rounds, strict=True))
         row(f"bare procrastinate no-op, {CONCURRENCY} at once", f"{base:.0f}/s")
-        row("consolidation jobs with an instant model", f"{own:.0f}/s", f"{own / base:.2f}", "must 0.4, aim 0.7")
+        row("consolidation jobs with an instant model", f"{own:.0f}/s")
+        figure("jobs_vs_noop", own / base)
 
 
 async def notify_round_trips(pool: asyncpg.Pool, dsn: str, count: int) -> list[float]:

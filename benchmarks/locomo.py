@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.consolidation import DirectClaim
+from benchmarks.figures import figure
 from benchmarks.server import fresh_server
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.errors import ProviderError
@@ -296,6 +297,8 @@ async def main() -> None:
     )
     for name, recall in table.items():
         print(f"{name:<12} {recall.questions:>9}" + "".join(f"{r:>11.3f}" for r in recall.at) + f"{recall.mrr:>8.3f}")
+    if arguments.sources == "default" and not arguments.oracle:
+        figure(f"recall_{arguments.provider}", table["1-4"].at[DEPTHS.index(10)])
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.server import fresh_server
+from benchmarks.figures import figure
+from benchmarks.server import fresh_server, percentile
 from hippocampus.consolidation.vector_copies import update_vector_indexes
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.retention_manager import MemoryRetentionManager
@@ -124,7 +125,7 @@ def line(name: str, took: list[float], note: str = "") -> None:
     print(f"{name:<44} p50 {statistics.median(took):8.1f} ms   p99 {p99:8.1f} ms   {note}", flush=True)
 
 
-async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
+async def measure(pool: database.Pool, name: str, queries: list[Query], kind: str) -> None:
     """Search, its vector part, and the raw exact scan over the same scopes."""
     search = MemorySearch(pool)
 
@@ -157,6 +158,13 @@ async def measure(pool: database.Pool, name: str, queries: list[Query]) -> None:
     recall = hits / 10 / min(len(queries), 50)
     line(f"{name}: search, top 10", searched, f"{ratio:.2f} of the raw exact scan; vectors' recall@10 {recall:.3f}")
     line(f"{name}: raw exact vector scan", raw)
+    if kind == "small":
+        figure("search_small_p50", statistics.median(searched))
+        figure("search_small_ratio", ratio)
+    else:
+        figure(f"search_{kind}_p50", statistics.median(searched))
+        figure(f"search_{kind}_p99", percentile(searched, 0.99))
+        figure(f"search_{kind}_recall", recall)
 
 
 async def measure_index(pool: database.Pool, name: str, queries: list[Query]) -> None:
@@ -167,6 +175,7 @@ async def measure_index(pool: database.Pool, name: str, queries: list[Query]) ->
     one, two = 1000 / statistics.mean(took), await rate(pool, queries)
     note = f"recall@10 {recall:.3f}; {one:.0f} queries/s, by two clients {two:.0f}"
     line(f"{name}: ten nearest by the index", took, note)
+    figure("vector_queries", two, "by two clients")
 
 
 async def rate(pool: database.Pool, queries: list[Query]) -> float:
@@ -252,7 +261,9 @@ async def measure_context(pool: database.Pool, queries: list[Query]) -> None:
         )
         for query in (own * 200)[:200]
     ]
-    line("context window of 8,000 tokens", await timed(calls))
+    took = await timed(calls)
+    line("context window of 8,000 tokens", took)
+    figure("window_p99", percentile(took, 0.99))
 
 
 async def main() -> None:
@@ -266,16 +277,16 @@ async def main() -> None:
     corpus = Corpus()
     async with fresh_server() as server, await database.create_pool(server.dsn, max_size=2) as pool:
         small = await load(pool, corpus, scopes=1, rows=1000, queries=arguments.queries)
-        await measure(pool, "1,000 memories", small)
+        await measure(pool, "1,000 memories", small, "small")
         many = await load(pool, corpus, scopes=100, rows=arguments.rows, queries=arguments.queries)
-        await measure(pool, f"{arguments.rows:,} in 100 scopes", many)
+        await measure(pool, f"{arguments.rows:,} in 100 scopes", many, "scopes")
         await measure_time_slices(pool, f"{arguments.rows:,} in 100 scopes", many)
         await measure_context(pool, many)
         await measure_visibility(pool)
         if not arguments.giant:
             return
         giant = await load(pool, corpus, scopes=1, rows=arguments.rows, queries=arguments.queries)
-        await measure(pool, f"one scope of {arguments.rows:,}", giant)
+        await measure(pool, f"one scope of {arguments.rows:,}", giant, "giant")
         await measure_index(pool, f"one scope of {arguments.rows:,}", giant)
         await measure_time_slices(pool, f"one scope of {arguments.rows:,}", giant)
 

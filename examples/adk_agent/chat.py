@@ -18,6 +18,7 @@ from workers.cli import databases, running
 
 if TYPE_CHECKING:
     from pulse import Pool
+    from workers.process.forking import ForkServer
 
 APP = "companion"
 FIRST = ("My name is Ada and I live in Turin.", "I love plum jam.", "Please never book anything on Fridays.")
@@ -48,7 +49,7 @@ async def consolidated(pool: Pool, user: str) -> None:
             await asyncio.sleep(0.2)
 
 
-async def main(config: settings.Settings) -> None:
+async def main(config: settings.Settings, forks: ForkServer) -> None:
     await databases.migrated(config)
     uri = (config.dsn or "").replace("postgresql://", "hippocampus://", 1)
     sessions, memory, artifacts = adk.session_service(uri), adk.memory_service(uri), adk.artifact_service(uri)
@@ -56,7 +57,7 @@ async def main(config: settings.Settings) -> None:
         app_name=APP, agent=root_agent, session_service=sessions, memory_service=memory, artifact_service=artifacts
     )
     user = f"ada-{uuid4()}"
-    async with databases.pool_of(config) as pool, running.running(config, pool, free_port=True):
+    async with databases.pool_of(config) as pool, running.running(config, pool, free_port=True, forks=forks):
         print("The first session")
         await talk(runner, user, "first", FIRST)
         await consolidated(pool, user)
@@ -71,5 +72,5 @@ async def main(config: settings.Settings) -> None:
 
 
 if __name__ == "__main__":
-    with databases.opened(settings.load(), create=True) as ready:
-        asyncio.run(main(ready))
+    with running.fork_server() as server, databases.opened(settings.load(), create=True) as ready:
+        asyncio.run(main(ready, server))
