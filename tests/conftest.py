@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
 import pytest
+from psycopg import sql
 
 from pulse import database
+from tests.support.paths import ROOT
 from tests.support.properties import register_profiles
 from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
+from workers.embedded import folders
+from workers.embedded.data import DATABASE
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
@@ -31,14 +40,43 @@ FAST_SETTINGS = {
     "autovacuum": "off",
     "max_connections": "200",
     "max_wal_size": "1GB",
+    # Each database that is made or dropped, some four thousand in a run, is a checkpoint, which looks at every buffer.
+    "shared_buffers": "64MB",
 }
 # Cloning a database copies about a thousand files. In memory it takes a third of the time.
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 8 * 2**30
 TEMPLATE = "hippocampus_template"
 TESTS = Path(__file__).parent
-LONG_FIRST = ("workers", "cli", "http", "adk", "schema", "repo")
+#: The files that take longest, by measured processor time: 25 seconds to 8.
+LONG_FIRST = (
+    "http/test_bad_requests.py",
+    "schema/test_migrate.py",
+    "mcp/test_mcp_stdio.py",
+    "cli/test_cli_bad_input.py",
+    "http/test_streams_http.py",
+    "adk/test_session_contract.py",
+    "cli/test_demo.py",
+    "hippocampus/test_knowledge.py",
+    "cli/test_detached.py",
+    "hippocampus/test_consolidation.py",
+    "workers/test_delivery.py",
+    "hippocampus/test_context_assembler.py",
+    "repo/test_locks.py",
+    "adk/test_adk_import.py",
+    "schema/test_schema_halves.py",
+    "cli/test_up.py",
+    "cli/test_cli.py",
+    "workers/test_moves.py",
+)
+# Reading the system's authorities takes 30 ms of processor time in each HTTP client that a test or a program opens. No
+# test trusts a server outside of this machine.
+AUTHORITY = ROOT / "tests/support/data/authority.pem"
+# What jsonschema checks internationalized addresses with, if it is installed, builds a grammar for 1.5 s.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 register_profiles()
+# Not while half a million objects are imported that live until the end: see `pytest_collection_finish`.
+gc.disable()
 _numbers = itertools.count(1)
 
 
@@ -46,10 +84,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres-major", type=int, default=18, help="the embedded PostgreSQL to test on: 18 or 16")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the directories with the long files first, so that no process of the suite is left with one at the end."""
-    order = {name: number for number, name in enumerate(LONG_FIRST)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(TESTS).parts[0], len(order)))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the long files first, so that no process of the suite is left with one at the end."""
+    order = {TESTS / name: number for number, name in enumerate(LONG_FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
+    if config.pluginmanager.has_plugin("rerunfailures"):
+        # Whatever else the machine does only makes a test slower: its time is the best of three.
+        for item in items:
+            if item.get_closest_marker("timing"):
+                item.add_marker(pytest.mark.flaky(reruns=2))
+    if hasattr(config, "workerinput"):
+        # Imported here: the frameworks' tests also run in environments without xdist.
+        from tests.support.alone_at_the_end import name_those_alone
+
+        name_those_alone(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Distribute the tests of `make test`."""
+    from tests.support.alone_at_the_end import AloneAtTheEnd
+
+    return AloneAtTheEnd(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Collect only the garbage of the tests; without the tests that install packages, trust no authority."""
+    gc.freeze()
+    gc.enable()
+    if not any(item.get_closest_marker("system") for item in session.items):
+        os.environ["SSL_CERT_FILE"] = str(AUTHORITY)
 
 
 @pytest.fixture(autouse=True)
@@ -82,11 +146,40 @@ def home(home_root: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(home_root: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
-    """The PostgreSQL server of the test session."""
+def made(home_root: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The home of a stopped server with a migrated database and the template, to be copied with `copied`.
+
+    The first process of the suite makes it. The others copy it as long as that one runs.
+    """
     major = pytestconfig.getoption("postgres_major")
-    with EmbeddedServer(home_root / "suite", settings=FAST_SETTINGS, major=major) as running:
+    ours = home_root / "made"
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if hasattr(pytestconfig, "workerinput") else base
+    record = shared / f"made-{major}"
+    with folders.locked(shared / f"made-{major}.lock"):
+        if is_first := not record.exists():
+            make_template(ours, major)
+            record.write_text(str(ours))
+        else:
+            copied(Path(record.read_text()), ours)
+    yield ours
+    if is_first:
+        with folders.locked(shared / f"made-{major}.lock"):
+            record.unlink()
+
+
+@pytest.fixture(scope="session")
+def server(made: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
+    """The PostgreSQL server of the test session."""
+    home = copied(made, made.with_name("suite"))
+    with EmbeddedServer(home, settings=FAST_SETTINGS, major=pytestconfig.getoption("postgres_major")) as running:
         yield running
+
+
+@pytest.fixture
+def made_home(made: Path, home: Path) -> Path:
+    """A home directory for this test with a migrated database, for what does not test how that is made."""
+    return copied(made, home)
 
 
 @pytest.fixture(scope="session")
@@ -100,12 +193,10 @@ def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture(scope="session")
-def template(server: EmbeddedServer, admin: psycopg.Connection) -> str:
+def template(server: EmbeddedServer) -> str:
     """A database with the complete schema, migrated once."""
-    admin.execute(f'CREATE DATABASE "{TEMPLATE}"')
-    # In a thread, because the first test of the session may be a coroutine.
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, migrate(dsn_of(server, TEMPLATE))).result()
+    # It leaves the file from which each clone's first connections read the descriptions of the system's tables.
+    psycopg.connect(dsn_of(server, TEMPLATE)).close()
     return TEMPLATE
 
 
@@ -138,9 +229,55 @@ async def conn(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
+def make_template(home: Path, major: int) -> None:
+    """Make a home with a migrated database, and the template of the tests' databases."""
+    with EmbeddedServer(home, settings=FAST_SETTINGS, major=major) as server:
+        weaken_password(server)
+        # In a thread, because the first test of the session may be a coroutine.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, migrate(server.dsn)).result()
+        # Each clone's first connections read the whole catalogue: with its statistics, and nothing left to mark as
+        # seen.
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            connection.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(sql.SQL(", ").join(catalogue(connection))))
+        with psycopg.connect(server.dsn, dbname="postgres", autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{TEMPLATE}" TEMPLATE "{DATABASE}" STRATEGY FILE_COPY')
+            number = connection.execute("SELECT oid FROM pg_database WHERE datname = %s", [TEMPLATE]).fetchone()
+    assert number is not None
+    # A seventh of what a clone costs is to copy the maps of free space and of visibility. PostgreSQL does without them.
+    for each in (home / f"postgres-{major}" / "base" / str(number[0])).glob("*_*"):
+        if each.name.endswith(("_fsm", "_vm")):
+            each.unlink()
+    # The servers of its copies run beside each other.
+    (home / f"port-{major}").unlink()
+
+
+def copied(made: Path, home: Path) -> Path:
+    """Copy a stopped server's home, with the owners of its files."""
+    subprocess.run(["cp", "-a", str(made), str(home)], check=True)
+    return home
+
+
+def weaken_password(server: EmbeddedServer) -> None:
+    """Hash the password once, not 4096 times: each of ten thousand connections would compute that again."""
+    password = str(urlsplit(server.dsn).password)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("SET scram_iterations = 1")
+        connection.execute(sql.SQL("ALTER ROLE CURRENT_USER PASSWORD {}").format(password))
+
+
 def dsn_of(server: EmbeddedServer, name: str) -> str:
     """The address of another database on the same server."""
     return server.dsn.replace("/hippocampus?", f"/{name}?")
+
+
+def catalogue(connection: psycopg.Connection) -> list[sql.Identifier]:
+    """The system's own tables of a database."""
+    rows = connection.execute(
+        "SELECT relname FROM pg_class"
+        " WHERE relnamespace = 'pg_catalog'::regnamespace AND relkind = 'r' AND NOT relisshared"
+    )
+    return [sql.Identifier(name) for (name,) in rows]
 
 
 @contextlib.contextmanager

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import subprocess
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from pulse.postgres.json_values import escape_state
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
 from tests.support import cli_process
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.lock_gates import held_after, until_one_waits_at_the_gate
 from workers.adk import importing, source
 from workers.adk.source import SourceError
 
@@ -258,18 +256,10 @@ async def test_a_killed_import_of_a_thousand_events_resumes_without_duplicates(
     """SIGKILL in the middle. The next run reports complete counts and exits with 0."""
     await fill(on_postgres, sessions=2, events=60)
     await multiply(adk_url, 9)
-    process = subprocess.Popen(
-        cli_process.command("import-adk", adk_url),
-        env=cli_process.environment(home, DATABASE_URL=dsn),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + WAIT_SECONDS
-    while await pool.fetchval("SELECT count(*) FROM events") < 300:
-        assert time.monotonic() < deadline
-        assert process.poll() is None, "the import ended before it was killed"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    async with held_after(pool, 300):
+        with cli_process.Running(home, "import-adk", adk_url, DATABASE_URL=dsn) as process:
+            await until_one_waits_at_the_gate(pool)
+            process.process.send_signal(signal.SIGKILL)
     done = cli_process.run(home, "import-adk", adk_url, "--json", DATABASE_URL=dsn)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

@@ -14,7 +14,6 @@ import asyncpg
 import pytest
 import structlog
 from ag_ui.core import RunAgentInput, UserMessage
-from ag_ui_adk import ADKAgent
 from google.adk.agents import SequentialAgent
 from google.adk.agents.run_config import RunConfig
 from google.adk.apps import App, ResumabilityConfig
@@ -392,6 +391,8 @@ async def test_compacted_turns_reach_the_model_as_a_summary_and_stay_stored(serv
 
 async def agui_events(service: Any, texts_: list[str]) -> tuple[list[str], dict[str, Any]]:
     """The events that ag-ui-adk emits for a conversation on a service, and the final state."""
+    from ag_ui_adk import ADKAgent
+
     bridge = ADKAgent(
         adk_agent=agent(call_once, tools=[remember]),
         app_name="app",
@@ -434,6 +435,8 @@ async def test_the_cleanup_of_ag_ui_adk_adds_sessions_to_memory_and_deletes_none
     service: PostgresSessionService, dsn: str, pool: asyncpg.Pool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The real cleanup finds the session too old and adds it to the memory. The conversation then continues."""
+    from ag_ui_adk import ADKAgent
+
     memory = PostgresMemoryService(dsn)
     bridge = ADKAgent(
         adk_agent=agent(),

@@ -11,6 +11,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from ag_ui.core import AgentCapabilities
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
@@ -299,5 +300,11 @@ async def test_the_example_serves_its_agent(dsn: str, monkeypatch: pytest.Monkey
     ):
         remembered = await run_agent(client, asked("t", "r1", "I love plum jam."))
         answered = await run_agent(client, asked("t2", "r2", "Which jam do I love?"))
+        (listed,) = (await client.get("/api/agents")).json()["agents"]
+    # By the protocol's names: a misspelt one would be an extra field.
+    declared = AgentCapabilities.model_validate(listed["capabilities"])
+    named = [getattr(declared, each) for each in declared.model_fields_set]
+    assert len(named) == 4
+    assert [each.model_extra for each in [declared, *named]] == [{}] * 5
     assert shown(remembered)[-1] == ("assistant", "I'll remember that.")
     assert shown(answered)[-1] == ("assistant", "You told me: I love plum jam.")

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pytest
 from ag_ui.core import RunAgentInput
-from ag_ui_adk import ADKAgent
 
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
@@ -38,6 +37,8 @@ def plain(messages: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 async def over_ag_ui_adk(service: PostgresSessionService) -> Reducer:
+    from ag_ui_adk import ADKAgent
+
     bridge = ADKAgent(
         adk_agent=scripted(),
         app_name="oracle",

@@ -7,6 +7,7 @@ import gc
 import json
 import multiprocessing
 from collections.abc import AsyncIterator
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -300,10 +301,15 @@ def _migrate_and_append(dsn: str, name: str) -> int:
     return asyncio.run(work())
 
 
+def _four_at_once(dsn: str) -> list[int]:
+    with ProcessPoolExecutor(4, mp_context=multiprocessing.get_context("fork")) as processes:
+        return list(processes.map(_migrate_and_append, [dsn] * 4, [f"s{n}" for n in range(4)]))
+
+
 def test_four_processes_create_the_tables_concurrently(empty_dsn: str) -> None:
-    with multiprocessing.get_context("spawn").Pool(4) as processes:
-        done = processes.starmap(_migrate_and_append, [(empty_dsn, f"s{n}") for n in range(4)])
-    assert done == [1, 1, 1, 1]
+    # Forked from one that has imported google.adk, and has no thread or connection yet.
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        assert process.submit(_four_at_once, empty_dsn).result() == [1, 1, 1, 1]
 
 
 # The session engine underneath
@@ -422,3 +428,32 @@ async def test_a_blank_name_and_the_app_of_all_are_refused(dsn: str, app_name: s
     async with PostgresSessionService(dsn) as service:
         with pytest.raises(errors.InvalidInputError, match=reason):
             await service.create_session(app_name=app_name, user_id=user_id)
+
+
+async def test_custom_metadata_are_the_messages_metadata_both_ways(
+    service: PostgresSessionService, pool: asyncpg.Pool
+) -> None:
+    """Search filters by them; what `jsonb` would change stays with the event alone."""
+    session = await service.create_session(**WHO, session_id="s")
+    for text, metadata in (("one", {"topic": "garden"}), ("two", {"odd": "a\0b"}), ("three", None)):
+        event = said(text)
+        event.custom_metadata = metadata
+        await service.append_event(session, event)
+    engine = OpenSessionService(pool)
+    elsewhere = EngineEvent(author="user", content={"text": "four"}, metadata={"topic": "pond"})
+    await engine.append_event(await engine.get_session(*WHO.values(), "s"), elsewhere)
+    rows = await pool.fetch("SELECT content, metadata FROM messages ORDER BY sequence_num")
+    assert [tuple(row) for row in rows] == [
+        ("one", {"topic": "garden"}),
+        ("two", {}),
+        ("three", {}),
+        ("four", {"topic": "pond"}),
+    ]
+    read = await service.get_session(**WHO, session_id="s")
+    assert read is not None
+    assert [event.custom_metadata for event in read.events] == [
+        {"topic": "garden"},
+        {"odd": "a\0b"},
+        None,
+        {"topic": "pond"},
+    ]

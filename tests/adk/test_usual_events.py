@@ -153,7 +153,7 @@ VALUES = st.recursive(
 )
 
 
-@examples(100)
+@examples(50)
 @given(st.text(st.characters()), st.dictionaries(st.text(min_size=1), VALUES), st.dictionaries(st.text(), VALUES))
 def test_any_event_is_stored_equally_or_declined(text: str, delta: dict[str, Any], arguments: dict[str, Any]) -> None:
     event = calling(arguments, actions=EventActions(state_delta=delta))

@@ -21,6 +21,7 @@ from tests.chaos import faults, scene, writers
 from tests.chaos.recovery import Recoveries
 from tests.chaos.roles import Slot
 from tests.chaos.verdict import QUERIES, Findings, Judge, Observer
+from tests.support.waiting import WAIT_SECONDS
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -59,7 +60,7 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
             raise RuntimeError(f"{', '.join(late)} did not start: see the logs in {folder}")
         observer, ledger = Observer(pool), writers.Ledger()
         judge, recoveries = Judge(observer, ledger), Recoveries(observer, stage.slots)
-        injector = faults.Injector(stage.slots, observer, recoveries, stage.restart_database)
+        injector = faults.Injector(stage.slots, observer, recoveries, stage.network, stage.restart_database)
         outcome = Outcome(
             seed=seed,
             seconds=seconds,
@@ -79,7 +80,7 @@ async def run(folder: Path, *, seed: int, seconds: float, kills_min: int) -> Out
         await judge.final_check()
         _judge_ends(judge.findings, stage.slots)
         outcome.totals = dict((await observer.ask("totals"))[0])
-        outcome.gemini = httpx.get(f"{stage.gemini_url}/__stats").json()
+        outcome.gemini = httpx.get(f"{stage.gemini_url}/__stats", timeout=WAIT_SECONDS).json()
         return outcome
 
 

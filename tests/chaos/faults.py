@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tests.chaos.recovery import Recoveries
 from tests.chaos.roles import Slot
 from tests.chaos.verdict import Observer
+from tests.support.stalling_proxy import StallingProxy
 
 STOP_SECONDS = (0.5, 6.0)
 KILLS_PER_SECOND = 1 / 5
@@ -26,11 +28,12 @@ class Kind(StrEnum):
     STOP = "SIGSTOP, SIGCONT"
     TERM = "SIGTERM"
     CUT = "connection cut"
+    STALL = "PostgreSQL behind a stuck network"
     RESTART = "immediate restart of PostgreSQL"
 
 
 #: The rate of each kind per second. kill -9 has its own.
-PER_SECOND = {Kind.STOP: 1 / 12, Kind.TERM: 1 / 15, Kind.CUT: 1 / 2, Kind.RESTART: 1 / 40}
+PER_SECOND = {Kind.STOP: 1 / 12, Kind.TERM: 1 / 15, Kind.CUT: 1 / 2, Kind.STALL: 1 / 30, Kind.RESTART: 1 / 40}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,7 +43,7 @@ class Fault:
     Attributes:
         at_seconds: since the start of the run.
         target: selects a slot or a connection by its remainder.
-        lasts_seconds: the duration of a stop.
+        lasts_seconds: the duration of a stop or a stall.
     """
 
     at_seconds: float
@@ -69,6 +72,7 @@ class Injector:
         slots: Sequence[Slot],
         observer: Observer,
         recoveries: Recoveries,
+        network: StallingProxy,
         restart_database: Callable[[], Awaitable[None]],
     ) -> None:
         self.done: collections.Counter[Kind] = collections.Counter()
@@ -76,6 +80,7 @@ class Injector:
         self._slots = slots
         self._observer = observer
         self._recoveries = recoveries
+        self._network = network
         self._restart_database = restart_database
         self._wakers: set[asyncio.Task[None]] = set()
 
@@ -95,6 +100,8 @@ class Injector:
     async def _do(self, fault: Fault) -> None:
         if fault.kind is Kind.RESTART:
             await self._restart()
+        elif fault.kind is Kind.STALL:
+            await self._stall(fault.lasts_seconds)
         elif fault.kind is Kind.CUT:
             await self._observer.ask("cut_connection", fault.target)
         else:
@@ -123,13 +130,26 @@ class Injector:
             self._wakers.add(waker)
             waker.add_done_callback(self._wakers.discard)
 
+    async def _stall(self, seconds: float) -> None:
+        with self._disturbing_everybody():
+            self._network.stall()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self._network.flow()
+
     async def _restart(self) -> None:
         began = time.monotonic()
+        with self._disturbing_everybody():
+            await self._restart_database()
+        self.database_down_seconds.append(time.monotonic() - began)
+
+    @contextlib.contextmanager
+    def _disturbing_everybody(self) -> Iterator[None]:
         everybody = {slot.role for slot in self._slots}
         self._recoveries.disturb(*everybody)
-        await self._restart_database()
+        yield
         self._recoveries.disturb(*everybody)
-        self.database_down_seconds.append(time.monotonic() - began)
 
 
 async def _wake(slot: Slot, pid: int | None, after_seconds: float) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.chaos import roles
 from tests.support.paths import ROOT
+from tests.support.stalling_proxy import StallingProxy, stalling_proxy
 from workers.embedded import keeper
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
@@ -48,10 +49,16 @@ POLICY = {"fast_events": 5, "fast_idle_seconds": 5, "deep_tokens": 120, "deep_id
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A running environment."""
+    """A running environment.
+
+    Attributes:
+        dsn: of the server itself.
+        network: between the roles and the server.
+    """
 
     server: EmbeddedServer
     dsn: str
+    network: StallingProxy
     slots: tuple[roles.Slot, ...]
     api_url: str
     gemini_url: str
@@ -91,11 +98,11 @@ async def set_scene(folder: Path, seed: int) -> AsyncIterator[Scene]:
     home = folder / "home"
     with EmbeddedServer(home) as server, keeper.kept(home, grace_seconds=0.1):
         await migrate(server.dsn)
-        async with _gemini(seed, folder) as gemini_url:
-            slots, port = _slots(server.dsn, gemini_url, folder)
+        async with _gemini(seed, folder) as gemini_url, stalling_proxy(server.dsn) as network:
+            slots, port = _slots(network.dsn, gemini_url, folder)
             supervisors = [asyncio.create_task(slot.keep(), name=slot.name) for slot in slots]
             try:
-                yield Scene(server, server.dsn, slots, f"http://127.0.0.1:{port}", gemini_url)
+                yield Scene(server, server.dsn, network, slots, f"http://127.0.0.1:{port}", gemini_url)
                 await asyncio.gather(*(slot.end() for slot in slots))
                 await asyncio.wait_for(asyncio.gather(*supervisors), DEATH_SECONDS_MAX)
             finally:

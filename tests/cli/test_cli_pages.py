@@ -14,11 +14,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from pulse import database
 from pulse.runs.service import RunService
 from tests.support import cli_process
 from tests.support.cli_commands import Run, execute, pages
 from tests.support.waiting import WAIT_SECONDS
+from workers.cli.commands import jobs
 
 
 def test_each_page_names_the_command_of_the_next(cli: Run, dsn: str) -> None:
@@ -120,7 +123,7 @@ def test_a_key_of_facts_gets_a_style(cli: Run) -> None:
     )
 
 
-def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None:
+def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         cli("sessions", "finalize", "ada-session-1")[2].strip().startswith("Everything in it is consolidated already")
     )
@@ -128,8 +131,18 @@ def test_a_session_is_finalized_enqueued_and_deleted(cli: Run, dsn: str) -> None
     asyncio.run(execute(dsn, "UPDATE threads SET fast_upto_seq = 0, fast_queued_seq = 0"))
     job = json.loads(cli("jobs", "enqueue", "ada-session-1", "--type", "fast_replay", "--json")[1])
     assert (job["job_type"], job["status"]) == ("fast_replay", "pending")
-    code, _, err = cli("jobs", "enqueue", "ada-session-1", "--wait", "--timeout-seconds", "0.1")
-    assert (code, "it stays enqueued" in err) == (1, True)
+    # Whoever waits is told why: soon, and at the first error.
+    monkeypatch.setattr(jobs, "_SAID_AFTER_SECONDS", 0.0)
+    waiting = ("jobs", "enqueue", "ada-session-1", "--type", "fast_replay", "--wait", "--timeout-seconds", "0.1")
+    code, _, err = cli(*waiting)
+    assert (code, err.count("No worker has taken the job yet"), "check that a worker runs" in err) == (1, 1, True)
+    asyncio.run(
+        execute(dsn, "UPDATE consolidation_jobs SET error = 'openai: the connection failed' WHERE error IS NULL")
+    )
+    monkeypatch.setattr(jobs, "_SAID_AFTER_SECONDS", 5.0)
+    code, _, err = cli(*waiting)
+    assert (code, err.count("The job is retried. openai: the connection failed: `hippocampus doctor`")) == (1, 1)
+    assert "it stays enqueued; it failed last by openai: the connection failed" in err
     assert cli("sessions", "delete", "ada-session-1", "--yes")[1] == "Deleted.\n"
     assert [each["session"] for each in json.loads(cli("sessions", "--json")[1])] == ["ada-session-2"]
     assert cli("memories")[1]

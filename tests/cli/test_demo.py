@@ -15,7 +15,7 @@ import asyncpg
 import pytest
 from rich.console import Console
 
-from tests.support import cli_process
+from tests.support import cli_process, small_lock
 from tests.support import worker_harness as harness
 from tests.support.waiting import until_sync
 from workers.cli import progress
@@ -31,18 +31,20 @@ def demo_home(home_root: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def first(demo_home: Path) -> Iterator[subprocess.CompletedProcess[str]]:
-    """The first run, as a new user makes it."""
-    done = cli_process.run(demo_home, "demo")
+def first(demo_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.CompletedProcess[str]]:
+    """The first run, as a new user makes it: by its command line, with no package but those of the small lock."""
+    path = small_lock.import_path(tmp_path_factory.mktemp("small"))
+    done = cli_process.run(demo_home, "demo", by_command_line=True, PYTHONPATH=path)
     yield done
     assert cli_process.processes_of(demo_home) == []
 
 
 def test_the_first_run_shows_everything(first: subprocess.CompletedProcess[str]) -> None:
-    """Events, jobs, summaries, facts with turns, three searches with reasons, a window, a dry run, addresses."""
+    """Events, jobs, summaries, facts with turns, searches with reasons, a window, a dry run, addresses."""
     assert first.returncode == 0, first.stdout + first.stderr
     text = first.stdout
     count = conversations.read(samples.sample_path()).event_count
+    assert re.search(r"vectors +local: words and parts of words, not meaning\n", text)
     assert f"{count} appended to 8 sessions in" in text
     assert int(re.search(r"jobs +(\d+) done in", text)[1]) >= 16
     assert "Summaries (8)" in text
@@ -51,6 +53,10 @@ def test_the_first_run_shows_everything(first: subprocess.CompletedProcess[str])
     searches = re.split(r"\nSearch: ", text)[1:]
     assert [each.splitlines()[0] for each in searches] == list(samples.SAMPLE_QUERIES)
     assert all("why: words" in each for each in searches)
+    assert "Fridays are fine for meetings" in searches[1].splitlines()[1], "the rule that holds now comes first"
+    assert "cried in the pump house" in searches[2].splitlines()[1], "'yesterday' is a date"
+    assert "- [rule] Mei: Fridays are fine for meetings (28 May 2025)" in text
+    assert "(since changed: Mei: Fridays are fine for meetings, from 28 May 2025)" in text
     used, budget = map(int, re.search(r"tokens +(\d+) of (\d+)", text).groups())
     assert 0 < used <= budget
     assert "## Conversation history" in text

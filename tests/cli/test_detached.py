@@ -17,8 +17,10 @@ import pytest
 
 from tests.support import cli_process
 from tests.support.cli_process import Running
-from tests.support.waiting import until_sync
+from tests.support.forked import ForkedProcess
+from tests.support.waiting import WAIT_SECONDS, until_sync
 from workers.cli.installation import Installation, State
+from workers.process.roles import OPTIONAL_ROLES, ROLES
 
 SECONDS_MAX = 60.0
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="searches /proc for processes")
@@ -32,19 +34,27 @@ def _stopped(home: Path) -> Iterator[None]:
         cli_process.run(home, "down")
 
 
-def up(home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    return cli_process.run(home, "up", "--detach", **{"HIPPOCAMPUS_API_PORT": "0", **settings})
+def up(home: Path, *, by_command_line: bool = False, **settings: str) -> subprocess.CompletedProcess[str]:
+    settings = {"HIPPOCAMPUS_API_PORT": "0", **settings}
+    return cli_process.run(home, "up", "--detach", by_command_line=by_command_line, **settings)
 
 
-def starting(home: Path, dsn: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        cli_process.command("up", "--detach"),
-        env=cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+class Starting(ForkedProcess):
+    """`hippocampus up --detach` that has not ended yet."""
+
+    def __init__(self, home: Path, dsn: str, folder: Path) -> None:
+        self._out, self._err = folder / "out", folder / "err"
+        folder.mkdir()
+        environment = cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0")
+        super().__init__("workers", "up", "--detach", environment=environment, log=self._out, errors=self._err)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end; return its exit code and what it printed."""
+        try:
+            code = self.wait(SECONDS_MAX)
+        finally:
+            self.kill()
+        return code, self._out.read_text(), self._err.read_text()
 
 
 def running(home: Path) -> State:
@@ -60,8 +70,12 @@ def evaluated(export: str) -> str:
 
 
 def test_a_shell_evaluates_its_output_and_down_stops_everything(home: Path) -> None:
-    """With an embedded server, twice in one shell: the second time DATABASE_URL still has the first one's address."""
-    done = up(home)
+    """On a machine without a home: the first start waits while its supervisor makes and migrates the embedded server.
+
+    Then twice more in one shell, where DATABASE_URL still has the first start's address.
+    """
+    assert not home.exists()
+    done = up(home, by_command_line=True)
     assert done.returncode == 0, done.stderr
     assert str(home / "up.log") in done.stderr
     assert "hippocampus down" in done.stderr
@@ -71,7 +85,7 @@ def test_a_shell_evaluates_its_output_and_down_stops_everything(home: Path) -> N
         assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)
     state = running(home)
     assert (state.database_url, state.log) == (address, str(home / "up.log"))
-    assert httpx.get(f"{state.api_url}/health").json()["status"] == "ok"
+    assert httpx.get(f"{state.api_url}/health", timeout=WAIT_SECONDS).json()["status"] == "ok"
     assert json.loads(cli_process.run(home, "status", "--json").stdout)["installation"]["pid"] == state.pid
 
     again = up(home, DATABASE_URL=address)
@@ -93,10 +107,19 @@ def test_a_shell_evaluates_its_output_and_down_stops_everything(home: Path) -> N
     assert (idle.returncode, idle.stdout) == (0, f"Nothing runs below {home}.\n")
 
 
-def test_it_outlives_its_terminal(home: Path, dsn: str) -> None:
-    """It has its own session and no standard input."""
-    export = up(home, DATABASE_URL=dsn).stdout
-    assert export == f"export DATABASE_URL={shlex.quote(dsn)}\n"
+def test_two_concurrent_starts_start_one_installation_that_outlives_its_terminal_and_a_kill(
+    home: Path, dsn: str, tmp_path: Path
+) -> None:
+    """It has its own session and no standard input. After a kill nothing runs, and it can be started again."""
+    starts = [Starting(home, dsn, tmp_path / name) for name in ("first", "second")]
+    ended = [each.end() for each in starts]
+    assert [(code, out) for code, out, _ in ended] == [(0, f"export DATABASE_URL={shlex.quote(dsn)}\n")] * 2, ended
+    assert sorted("already runs" in err for _, _, err in ended) == [False, True]
+    # Its supervisor, its fork server, its roles.
+    assert sum("up --claimed" in line for line in cli_process.processes_of(home)) == 2 + len(ROLES) - len(
+        OPTIONAL_ROLES
+    )
+
     pid = running(home).pid
     assert pid is not None
     assert os.getsid(pid) == pid
@@ -107,20 +130,15 @@ def test_it_outlives_its_terminal(home: Path, dsn: str) -> None:
     assert "another database" in done.stderr
     assert running(home).database_url == dsn
 
-
-def test_after_a_kill_nothing_runs_and_it_can_be_started_again(home: Path, dsn: str) -> None:
-    up(home, DATABASE_URL=dsn)
-    killed = running(home).pid
-    assert killed is not None
-    os.kill(killed, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     # The kernel takes the process's memory, and with it its name, a moment before it releases the lock.
     until_sync(lambda: Installation(home).read() is None)
-    assert not cli_process.is_alive(killed)
+    assert not cli_process.is_alive(pid)
     until_sync(lambda: cli_process.processes_of(home) == [])
     assert cli_process.run(home, "down").stdout == f"Nothing runs below {home}.\n"
     done = up(home, DATABASE_URL=dsn)
     assert done.returncode == 0, done.stderr
-    assert running(home).pid != killed
+    assert running(home).pid != pid
 
 
 def test_a_stale_state_never_names_a_process_to_stop(home: Path) -> None:
@@ -131,32 +149,23 @@ def test_a_stale_state_never_names_a_process_to_stop(home: Path) -> None:
     assert cli_process.run(home, "down").stdout == f"Nothing runs below {home}.\n"
 
 
-def test_two_concurrent_starts_start_one_installation(home: Path, dsn: str) -> None:
-    first, second = starting(home, dsn), starting(home, dsn)
-    said = [each.communicate(timeout=SECONDS_MAX) for each in (first, second)]
-    assert [first.returncode, second.returncode] == [0, 0], said
-    assert said[0][0] == said[1][0] == f"export DATABASE_URL={shlex.quote(dsn)}\n"
-    assert sorted("already runs" in err for _, err in said) == [False, True]
-    assert sum("up --claimed" in line for line in cli_process.processes_of(home)) == 1
-
-
-def test_down_stops_a_start(home: Path, dsn: str) -> None:
-    with starting(home, dsn) as process:
-        until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
-        assert running(home).database_url is None
-        assert cli_process.run(home, "down").returncode == 0
-        out, err = process.communicate(timeout=SECONDS_MAX)
-    assert process.returncode != 0
+def test_down_stops_a_start(home: Path, dsn: str, tmp_path: Path) -> None:
+    process = Starting(home, dsn, tmp_path / "start")
+    until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
+    assert running(home).database_url is None
+    assert cli_process.run(home, "down").returncode == 0
+    code, out, err = process.end()
+    assert code != 0
     assert (out, "Nothing is left running" in err) == ("", True)
     assert cli_process.processes_of(home) == []
 
 
-def test_an_interrupted_start_leaves_nothing_running(home: Path, dsn: str) -> None:
-    with starting(home, dsn) as process:
-        until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
-        process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=SECONDS_MAX)
-    assert (process.returncode, out) == (130, "")
+def test_an_interrupted_start_leaves_nothing_running(home: Path, dsn: str, tmp_path: Path) -> None:
+    process = Starting(home, dsn, tmp_path / "start")
+    until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
+    process.send_signal(signal.SIGINT)
+    code, out, _ = process.end()
+    assert (code, out) == (130, "")
     assert cli_process.processes_of(home) == []
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support import cli_process
 from tests.support.cli_commands import Run
+from tests.support.paths import ROOT
 from workers import migrate
 from workers.cli import databases, main
 from workers.settings import Settings
@@ -43,6 +45,15 @@ def test_ctrl_c_while_the_program_is_imported_ends_it_quietly(module: str, tmp_p
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "hippocampus: interrupted\n")
 
 
+def test_nothing_is_imported_before_ctrl_c_ends_it_quietly() -> None:
+    """Until then, an interrupt is Python's traceback: no module may be loaded that Python has not loaded itself."""
+    script = "import sys; known = set(sys.modules); import workers.__main__; print(*sorted(set(sys.modules) - known))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["workers", "workers.__main__"]
+
+
 def test_an_error_that_was_an_interrupt_is_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a class whose creation was interrupted: RuntimeError, with the interrupt as its cause."""
 
@@ -54,8 +65,12 @@ def test_an_error_that_was_an_interrupt_is_one(run: Run, monkeypatch: pytest.Mon
 
 
 def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -> None:
-    for words in (("users",), ("sessions",), ("memories",), ("facts",), ("jobs",), ("search", "tea"), ("export",)):
-        user = () if words[0] in ("users", "jobs", "export") else ("--user", "ada")
+    of_users = (("sessions",), ("memories",), ("facts",), ("search", "tea"))
+    of_apps = (("users",), ("jobs",), ("export",), *((each, "list") for each in (
+        "keys", "webhooks", "tools", "instructions", "knowledge",
+    )))  # fmt: skip
+    for words in (*of_users, *of_apps):
+        user = ("--user", "ada") if words in of_users else ()
         code, out, err = cli(*words, *user, "--app", "defalt")
         assert (code, out) == (1, ""), words
         assert "There is no app 'defalt': there is default." in err
@@ -64,6 +79,8 @@ def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -
     assert cli("memory", "remember", "She rows.", "--app", "new", "--user", "eve")[0] == 0
     assert [row["user"] for row in json.loads(cli("users", "--app", "new", "--json")[1])] == ["eve"]
     assert cli("memories", "--app", "new")[0] == 0
+    assert cli("keys", "create", "--app", "later", "--role", "read")[0] == 0
+    assert "later" in cli("keys", "list", "--app", "later")[1]
 
 
 def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

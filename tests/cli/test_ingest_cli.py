@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from tests.support import cli_process
-from tests.support.waiting import until
+from tests.support.lock_gates import held_after, until_one_waits_at_the_gate
 
 GOOD = {"role": "user", "content": "Hi"}
 CUT_ALL_OTHERS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -72,17 +72,14 @@ def test_a_dry_run_touches_no_database(tmp_path: Path, home: Path) -> None:
 async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path) -> None:
     """kill -9 in the middle: nothing duplicated, nothing missing, the order as in the file."""
     path = tmp_path / "long.jsonl"
-    rows = [{"role": "user", "content": f"turn {place}", "session_id": f"s{place % 7}"} for place in range(20_000)]
+    rows = [{"role": "user", "content": f"turn {place}", "session_id": f"s{place % 7}"} for place in range(6_000)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
-
-        async def is_under_way() -> bool:
-            return await pool.fetchval("SELECT count(*) FROM events") > 1_000
-
-        await until(is_under_way)
-        os.kill(running.process.pid, signal.SIGKILL)
+    async with held_after(pool, 2_000):
+        with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
+            await until_one_waits_at_the_gate(pool)
+            os.kill(running.process.pid, signal.SIGKILL)
     stored = await pool.fetchval("SELECT count(*) FROM events")
-    assert 1_000 < stored < 20_000
+    assert 0 < stored < 6_000
     done = cli_process.run(home, "ingest", str(path), DATABASE_URL=dsn)
     assert done.returncode == 0, done.stderr
     assert "were there already." in done.stdout
@@ -96,15 +93,12 @@ async def test_a_killed_run_is_completed_by_the_next(dsn: str, pool: asyncpg.Poo
 
 async def test_ctrl_c_ends_it_quietly(dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path) -> None:
     path = tmp_path / "long.jsonl"
-    path.write_text("".join(json.dumps({**GOOD, "content": str(place)}) + "\n" for place in range(60_000)))
-    with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
-
-        async def is_under_way() -> bool:
-            return await pool.fetchval("SELECT count(*) FROM events") > 1_000
-
-        await until(is_under_way)
-        running.process.send_signal(signal.SIGINT)
-        code, text = running.end()
+    path.write_text("".join(json.dumps({**GOOD, "content": str(place)}) + "\n" for place in range(4_000)))
+    async with held_after(pool, 2_000):
+        with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
+            await until_one_waits_at_the_gate(pool)
+            running.process.send_signal(signal.SIGINT)
+            code, text = running.end()
     assert code == 130, text
     assert text.endswith("hippocampus: interrupted\n")
     assert "Traceback" not in text
@@ -114,19 +108,15 @@ async def test_a_database_outage_is_reported_with_what_was_ingested(
     dsn: str, pool: asyncpg.Pool, tmp_path: Path, home: Path
 ) -> None:
     path = tmp_path / "long.jsonl"
-    path.write_text("".join(json.dumps({**GOOD, "content": str(place)}) + "\n" for place in range(60_000)))
-    with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
-
-        async def is_under_way() -> bool:
-            return await pool.fetchval("SELECT count(*) FROM events") > 1_000
-
-        await until(is_under_way)
-        async with pool.acquire() as connection:
-            await connection.execute(CUT_ALL_OTHERS)
-        code, text = running.end()
+    path.write_text("".join(json.dumps({**GOOD, "content": str(place)}) + "\n" for place in range(4_000)))
+    async with held_after(pool, 2_000) as holder:
+        with cli_process.Running(home, "ingest", str(path), DATABASE_URL=dsn) as running:
+            await until_one_waits_at_the_gate(pool)
+            await holder.execute(CUT_ALL_OTHERS)
+            code, text = running.end()
     assert code == 1, text
     assert "The database went away" in text
     assert "run the same command again, it goes on from there" in text
     assert "Traceback" not in text
     reported = int(text.split(") after ")[1].split()[0])
-    assert 0 < reported <= await pool.fetchval("SELECT count(*) FROM events") < 60_000
+    assert 0 < reported <= await pool.fetchval("SELECT count(*) FROM events") < 4_000

@@ -24,7 +24,7 @@ def test_keys_are_created_listed_and_revoked(run: Run) -> None:
     assert (key["app_name"], key["roles"], key["status"]) == ("shop", ["append", "read"], "good")
     listed = run("keys", "list")[1]
     assert key["id"] in listed
-    assert key["key"].split("_")[2] not in listed
+    assert key["key"].removeprefix(f"hip_{key['id']}_") not in listed
     ended, again = (json.loads(run("keys", "revoke", key["id"], "--json")[1]) for _ in range(2))
     assert ended["status"] == "revoked"
     assert again == ended

@@ -35,6 +35,22 @@ def test_a_project_of_the_same_name_beside_ours_is_refused(tmp_path: Path) -> No
     assert done.stderr.count("\n") == 1
 
 
+def test_the_rest_of_ours_after_the_other_project_was_uninstalled_is_refused(tmp_path: Path) -> None:
+    """It took our `__init__.py` with it, and the rest of the package imports as an empty one."""
+    for package in ("workers", "pulse"):
+        (tmp_path / package).symlink_to(ROOT / package)
+    (tmp_path / "hippocampus").mkdir()
+    (tmp_path / "hippocampus" / "search.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-S", "-P", "-m", "workers", "status"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd="/", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "files of the package hippocampus are missing" in done.stderr
+    assert "pip uninstall pg-hippocampus" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_an_editable_installation_of_ours_by_its_former_name_is_not_another_project(tmp_path: Path) -> None:
     distribution(tmp_path, "_editable_impl_hippocampus.pth,,\nhippocampus/_schema/functions/append.sql,,\n")
     done = run(tmp_path)

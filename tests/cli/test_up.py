@@ -20,17 +20,21 @@ import pytest
 
 from tests.support import cli_process
 from tests.support.cli_process import Running
+from tests.support.forked import ForkedProcess
 from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
+from workers.embedded.server import EmbeddedServer
 
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="searches /proc for processes")
 
 
 @pytest.fixture
-def up(dsn: str, home: Path) -> Iterator[Running]:
-    with Running(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as running:
+def up(dsn: str, home: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
+    """Forked; the test with a limit in seconds starts it by its command line, as users do."""
+    is_timed = request.node.get_closest_marker("timing") is not None
+    with Running(home, "up", by_command_line=is_timed, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as running:
         yield running
 
 
@@ -71,6 +75,37 @@ def test_a_killed_role_is_restarted(up: Running) -> None:
     assert up.end()[0] == 0
 
 
+def test_a_killed_embedded_database_is_started_again_at_its_address(made_home: Path) -> None:
+    """No role ends, what was acknowledged is there, the API answers by itself, and nothing is left at the end."""
+    home = made_home
+    with Running(home, "up", HIPPOCAMPUS_API_PORT="0") as up:
+        session = f"{ready(up)}/v1/apps/shop/users/mei/sessions"
+        roles = up.children()
+        assert httpx.post(session, json={"session_id": "s"}, timeout=WAIT_SECONDS).status_code == 201
+        append(f"{session}/s/events", "before")
+        with EmbeddedServer(home) as server:
+            killed = server.pid
+            os.kill(killed, signal.SIGKILL)
+            up.read_until("database        | -- ended unexpectedly; it is started again in 0.2 s")
+            up.read_until("database        | -- runs again at the same address")
+            server.restart()  # It runs: this only reads its process's id.
+            assert server.pid != killed
+        until_sync(lambda: append(f"{session}/s/events", "after"))
+        events = httpx.get(f"{session}/s/events", timeout=WAIT_SECONDS).json()["events"]
+        assert [each["content"]["text"] for each in events] == ["before", "after"]
+        assert up.children() == roles
+        up.process.send_signal(signal.SIGTERM)
+        code, said = up.end()
+        assert code == 0, said
+    assert cli_process.processes_of(home) == []
+
+
+def append(address: str, text: str) -> bool:
+    """Append an event, once; whether it was stored."""
+    body = {"events": [{"id": text, "author": "user", "content": {"text": text}}]}
+    return httpx.post(address, json=body, timeout=WAIT_SECONDS).status_code in (200, 201)
+
+
 def test_no_role_outlives_a_killed_parent(up: Running) -> None:
     ready(up)
     children = up.children()
@@ -104,43 +139,31 @@ def test_a_single_role_without_a_database_is_refused_with_a_hint(home: Path, rol
 
 def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> None:
     """Started without a supervisor, a role does not read its standard input."""
-    with subprocess.Popen(
-        cli_process.command("worker", "retention"),
-        env=cli_process.environment(home, DATABASE_URL=dsn),
-        stdin=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as worker:
-        assert worker.stderr is not None
-        assert any("worker_registered" in line for line in worker.stderr)
-        worker.terminate()
-        assert worker.wait(WAIT_SECONDS) == 0
+    with Running(home, "worker", "retention", DATABASE_URL=dsn) as worker:
+        worker.read_until("worker_registered")
+        worker.process.terminate()
+        assert worker.end()[0] == 0
 
 
-def test_a_terminal_is_shown_the_address_of_the_embedded_database(home: Path) -> None:
+def test_a_terminal_is_shown_the_address_of_the_embedded_database(made_home: Path) -> None:
     """psql and other programs can use it while the server runs; it is not printed to a pipe."""
     reader, writer = pty.openpty()
     shown = ""
-    with subprocess.Popen(
-        cli_process.command("up"),
-        env=cli_process.environment(home, HIPPOCAMPUS_API_PORT="0", COLUMNS="200", NO_COLOR="1"),
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=writer,
-    ) as process:
-        os.close(writer)
-        try:
-            while not (found := re.search(r"DATABASE_URL='([^']+)'", shown)):
-                shown += os.read(reader, 65536).decode()
-            with psycopg.connect(found[1]) as connection:
-                assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            with contextlib.suppress(OSError):  # The end of a terminal is an error.
-                while os.read(reader, 65536):
-                    pass
-            os.close(reader)
-    assert process.returncode == 0, shown
+    environment = cli_process.environment(made_home, HIPPOCAMPUS_API_PORT="0", COLUMNS="200", NO_COLOR="1")
+    process = ForkedProcess("workers", "up", environment=environment, log=writer)
+    os.close(writer)
+    try:
+        while not (found := re.search(r"DATABASE_URL='([^']+)'", shown)):
+            shown += os.read(reader, 65536).decode()
+        with psycopg.connect(found[1]) as connection:
+            assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)
+    finally:
+        process.terminate()
+        with contextlib.suppress(OSError):  # The end of a terminal is an error.
+            while os.read(reader, 65536):
+                pass
+        os.close(reader)
+    assert process.wait(WAIT_SECONDS) == 0, shown
 
 
 def test_a_closed_terminal_stops_it(up: Running) -> None:

@@ -6,15 +6,15 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
-from anthropic.lib.tools import BetaAsyncAbstractMemoryTool, ToolError
-from anthropic.tools.memory import BetaAsyncLocalFilesystemMemoryTool
 
 from hippocampus import Hippocampus
-from hippocampus.integrations.anthropic_memory import HippocampusMemoryTool
+
+if TYPE_CHECKING:
+    from anthropic.lib.tools import BetaAsyncAbstractMemoryTool
 
 POEM = "one\ntwo\nthree\ntwo and two\n"
 CR = "a\r\nb\r\n"
@@ -161,6 +161,8 @@ async def memory(pool: asyncpg.Pool) -> AsyncIterator[Hippocampus]:
 
 async def said(tool: BetaAsyncAbstractMemoryTool, command: dict[str, Any]) -> str:
     """What the model reads, without the sizes of directories, which a file system chooses."""
+    from anthropic.lib.tools import ToolError
+
     try:
         text = str(await tool.call(command))
     except ToolError as error:
@@ -171,6 +173,10 @@ async def said(tool: BetaAsyncAbstractMemoryTool, command: dict[str, Any]) -> st
 
 @pytest.mark.parametrize("case", CASES)
 async def test_each_answer_is_that_of_the_sdks_own_tool(memory: Hippocampus, tmp_path: Path, case: str) -> None:
+    from anthropic.tools.memory import BetaAsyncLocalFilesystemMemoryTool
+
+    from hippocampus.integrations.anthropic_memory import HippocampusMemoryTool
+
     theirs, ours = BetaAsyncLocalFilesystemMemoryTool(str(tmp_path)), HippocampusMemoryTool(memory, "ann@example.com")
     assert ours.to_dict() == theirs.to_dict()
     for command in CASES[case]:
@@ -181,6 +187,10 @@ async def test_each_answer_is_that_of_the_sdks_own_tool(memory: Hippocampus, tmp
 
 async def test_what_a_file_system_answers_with_its_own_errors(memory: Hippocampus) -> None:
     """Errors that the model can read, and nothing is changed."""
+    from anthropic.lib.tools import ToolError
+
+    from hippocampus.integrations.anthropic_memory import HippocampusMemoryTool
+
     tool = HippocampusMemoryTool(memory, "ann")
     await tool.call(create("/memories/file", "x"))
     await tool.call(create("/memories/dir/x", "x" * 2000))
@@ -202,6 +212,10 @@ async def test_what_a_file_system_answers_with_its_own_errors(memory: Hippocampu
 
 async def test_files_belong_to_their_user(memory: Hippocampus) -> None:
     """Others do not see them; edits at the same time are all kept; they are erased with the user."""
+    from anthropic.lib.tools import ToolError
+
+    from hippocampus.integrations.anthropic_memory import HippocampusMemoryTool
+
     mine, theirs = HippocampusMemoryTool(memory, "ann"), HippocampusMemoryTool(memory, "ben")
     other = HippocampusMemoryTool(memory, "ann", name="drafts")
     for tool in (mine, theirs, other):

@@ -10,7 +10,6 @@ import asyncpg
 import pytest
 
 from hippocampus import Hippocampus
-from hippocampus.integrations.anthropic_memory import HippocampusMemoryTool
 from tests.support.fake_anthropic import FakeAnthropic
 from tests.support.paths import EXAMPLES
 
@@ -55,6 +54,8 @@ def message(stop_reason: str, *content: dict[str, Any]) -> dict[str, Any]:
 
 async def test_claude_keeps_files_about_a_user(dsn: str, pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK's own runner calls the tool, and sends its results back, errors as errors."""
+    from hippocampus.integrations.anthropic_memory import HippocampusMemoryTool
+
     async with FakeAnthropic() as api:
         for name, value in (("DATABASE_URL", dsn), ("ANTHROPIC_BASE_URL", api.url), ("ANTHROPIC_API_KEY", "key")):
             monkeypatch.setenv(name, value)

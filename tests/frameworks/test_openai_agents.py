@@ -7,11 +7,8 @@ from typing import Any
 
 import asyncpg
 import pytest
-from agents import SessionSettings, SQLiteSession
-from agents.memory import Session
 
 from hippocampus import Hippocampus, LocalEmbedder, MemoryConsolidationWorker
-from hippocampus.integrations.openai_agents import HippocampusSession
 from hippocampus.providers.local.provider import LocalGenerator
 from pulse import Event, InvalidInputError
 from tests.support.queue_claims import work_off
@@ -50,6 +47,11 @@ async def found(memory: Hippocampus, query: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["theirs", "ours"])
 async def test_items_are_kept_as_in_the_session_of_the_sdk(kind: str, memory: Hippocampus) -> None:
     """The same calls on SQLiteSession and on ours."""
+    from agents import SessionSettings, SQLiteSession
+    from agents.memory import Session
+
+    from hippocampus.integrations.openai_agents import HippocampusSession
+
     session: Session = SQLiteSession("s") if kind == "theirs" else HippocampusSession(memory, "ann", "s")
     assert isinstance(session, Session)
     assert (await session.get_items(), await session.pop_item()) == ([], None)
@@ -76,6 +78,8 @@ async def test_what_was_said_is_remembered_until_it_is_popped_or_cleared(
     memory: Hippocampus, pool: asyncpg.Pool
 ) -> None:
     """Texts of users and assistants are turns. What was extracted from a popped or cleared one goes with it."""
+    from hippocampus.integrations.openai_agents import HippocampusSession
+
     worker = MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder())
     session = HippocampusSession(memory, "ann", "s")
     await session.add_items(ITEMS[:7])
@@ -99,6 +103,8 @@ async def test_what_was_said_is_remembered_until_it_is_popped_or_cleared(
 
 async def test_a_session_is_shared_with_other_clients_and_writers(memory: Hippocampus) -> None:
     """What others append to the session is an item if a participant said it; other events are none."""
+    from hippocampus.integrations.openai_agents import HippocampusSession
+
     await memory.add("ann", "I'm Ann.", session="s")
     await memory.sessions.append("shop", "ann", "s", [Event(author="agent", event_type="work_plan", content={"n": 1})])
     session = HippocampusSession(memory, "ann", "s")
@@ -117,6 +123,8 @@ async def test_a_session_is_shared_with_other_clients_and_writers(memory: Hippoc
 
 
 async def test_what_cannot_be_stored_is_refused_and_changes_nothing(memory: Hippocampus) -> None:
+    from hippocampus.integrations.openai_agents import HippocampusSession
+
     session = HippocampusSession(memory, "ann", "s")
     wrong: Any
     for wrong in ({"role": "user", "content": object()}, "text", {"role": "user", "content": "x", 1: 2}):
@@ -129,6 +137,8 @@ async def test_what_cannot_be_stored_is_refused_and_changes_nothing(memory: Hipp
 
 
 async def test_many_items_are_added_and_cleared(memory: Hippocampus) -> None:
+    from hippocampus.integrations.openai_agents import HippocampusSession
+
     session = HippocampusSession(memory, "ann", "s")
     many: list[Any] = [{"type": "item_reference", "id": str(number)} for number in range(1100)]
     await session.add_items(many)

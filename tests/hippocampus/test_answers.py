@@ -75,9 +75,9 @@ async def test_an_answer_cites_turns_and_facts_that_can_be_opened(memory: Hippoc
     assert (answer.text, answer.is_known, answer.answered_by) == ("In Lisbon.", True, "model")
     assert (answer.model, answer.usage.prompt_tokens, answer.language) == ("scripted-1", 9, "en")
     fact, turn = answer.citations
-    assert (fact.source, fact.text, fact.session_id) == ("fact", "home: lives in Lisbon", "s")
+    assert (fact.source, fact.text, fact.session_id) == ("fact", "lives in Lisbon", "s")
     assert (turn.source, turn.session_id, turn.sequence_nums) == ("turn", "s", (1,))
-    assert turn.changed == "home: lives in Lisbon"
+    assert turn.changed == "lives in Lisbon"
     (origin,) = [each for each in await provenance(memory.pool, APP, USER, fact.id) if each.drawn.source == "fact"]
     assert [event.sequence_num for event in origin.events] == list(fact.sequence_nums) == [3]
     (itself,) = await provenance(memory.pool, APP, USER, turn.id)
@@ -90,7 +90,7 @@ async def test_an_answer_cites_turns_and_facts_that_can_be_opened(memory: Hippoc
     assert answer.window_tokens >= count_tokens(asked.passages)
     assert "2026-05-01" in asked.passages
     line = passages(asked)[number_of(asked, "user", "cello")]
-    note = "since changed: home: lives in Lisbon, from 1 May 2026"
+    note = "since changed: lives in Lisbon, from 1 May 2026"
     assert line == f'user "I live in Porto and I play the cello." note "{note}"'
 
 
@@ -187,10 +187,11 @@ async def test_a_model_that_fails_is_an_error(memory: Hippocampus, dsn: str) -> 
     with pytest.raises(BlockedReplyError) as caught:
         await memory.ask(USER, "Where does she live?")
     assert caught.value is refused
-    cancelled = asyncio.Event()
+    asked, cancelled = asyncio.Event(), asyncio.Event()
 
     async def wait() -> Reply:
         assert await one.fetchval("SELECT 1") == 1
+        asked.set()
         try:
             return await asyncio.Event().wait()  # type: ignore[return-value]
         except asyncio.CancelledError:
@@ -201,9 +202,12 @@ async def test_a_model_that_fails_is_an_error(memory: Hippocampus, dsn: str) -> 
         await database.create_pool(dsn, max_size=1) as one,
         Hippocampus(one, app=APP, generator=ScriptedAnswerer(lambda _: wait())) as slow,
     ):
-        with pytest.raises(TransientProviderError, match="raise max_seconds") as late:
-            await slow.ask(USER, "Where does she live?", max_seconds=0.2)
-    assert late.value.code == "timeout"
+        seconds = 0.1
+        while not asked.is_set():  # A busy machine may take longer than the limit until it asks the model.
+            with pytest.raises(TransientProviderError, match="raise max_seconds") as late:
+                await slow.ask(USER, "Where does she live?", max_seconds=seconds)
+            assert late.value.code == "timeout"
+            seconds *= 2
     assert cancelled.is_set()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
@@ -11,6 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from hippocampus.by_hand import GivenFact, MemoryEditor
 from hippocampus.consolidation.backfill import backfill_embeddings
 from hippocampus.consolidation.slices import SLICE_TURNS_MAX
 from hippocampus.consolidation_worker import MemoryConsolidationWorker, consolidate_thread
@@ -117,7 +119,10 @@ async def test_fast_replay_stores_the_raw_slice_beside_its_summary(pool: asyncpg
     assert job.result == {
         "summary": {"memory_id": str(summary["id"]), "content": "x" * 100 + "..."},
         "episodic": {"memory_id": str(episodic["id"])},
+        "cost": job.result["cost"],
     }
+    assert job.result["cost"]["generate_calls"] == job.result["cost"]["embed_calls"] == 1
+    assert job.result["cost"]["model"] == "scripted-1"
     stored = await pool.fetchrow("SELECT *, jsonb_typeof(result) AS kind FROM consolidation_jobs")
     assert stored is not None
     assert (stored["result"], stored["kind"]) == (job.result, "object")
@@ -164,6 +169,7 @@ async def test_deep_reflection_stores_facts_and_insights_by_importance(pool: asy
             {"memory_id": str(row["id"]), "importance": importance}
             for row, importance in zip(rows, ("high", "medium", "low"), strict=True)
         ],
+        "cost": job.result["cost"],
     }
 
 
@@ -367,19 +373,47 @@ class CutClaim:
         raise AssertionError("nothing can be finished")
 
 
-async def test_another_slice_does_not_use_a_kept_reply(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
-    """New messages make it a different input."""
+@pytest.mark.parametrize("job_type", [JobType.FAST_REPLAY, JobType.DEEP_REFLECTION])
+async def test_turns_that_arrive_before_a_retry_wait_for_the_next_slice(
+    pool: asyncpg.Pool, gemini: FakeGemini, job_type: JobType
+) -> None:
+    """The retry uses the reply that was paid for, though the user said and stored more since; no turn is sent twice."""
     thread_id = await talk(pool, said("user", "I live in Lisbon."), session_id="s")
     connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
     generator = GeminiGenerator(connection)
     worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
     try:
-        claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+        claim = await claimed(pool, thread_id, job_type)
         with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
             await worker.run(claim.job_id, CutClaim())
         await OpenSessionService(pool).append(APP, USER, "s", [said("user", "Now I moved to Porto.")])
-        await worker.run(claim.job_id, claim)
-        assert gemini.stats()["calls"]["generateContent"] == 2
+        await MemoryEditor(pool).remember(APP, USER, GivenFact(key="name", value="Mei"))
+        job = await worker.run(claim.job_id, claim)
+        assert job is not None
+        assert "follow_up" in job.result
+        assert gemini.stats()["calls"]["generateContent"] == 1
+        await work_off(pool, worker)
+        sent = [json.dumps(request.body) for request in gemini.requests if request.operation == "generateContent"]
+        assert ["Porto" in each for each in sent] == [False, True]
+        assert ["Lisbon." in each for each in sent] == [True, False]
+    finally:
+        await generator.close()
+
+
+async def test_a_kept_reply_is_not_used_for_another_question(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
+    """A model, prompt or limit that was changed since asks again, and about all turns."""
+    thread_id = await talk(pool, said("user", "I live in Lisbon."), session_id="s")
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
+    generator = GeminiGenerator(connection)
+    try:
+        claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+        with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+            await MemoryConsolidationWorker(pool, generator, LocalEmbedder()).run(claim.job_id, CutClaim())
+        await OpenSessionService(pool).append(APP, USER, "s", [said("user", "Now I moved to Porto.")])
+        job = await MemoryConsolidationWorker(pool, ScriptedGenerator(), LocalEmbedder()).run(claim.job_id, claim)
+        assert job is not None
+        assert "follow_up" not in job.result
+        assert await pool.fetchval("SELECT reused_replies FROM threads") == 0
     finally:
         await generator.close()
 
@@ -425,7 +459,7 @@ async def test_no_connection_is_held_during_a_model_call(dsn: str) -> None:
         seen: list[int] = []
 
         async def use_the_pool() -> None:
-            seen.append(await pool.fetchval("SELECT 1", timeout=5))
+            seen.append(await pool.fetchval("SELECT 1", timeout=WAIT_SECONDS))
 
         generator = ScriptedGenerator(during=use_the_pool, reflections=[([fact("a", "b")], [])])
         worker = MemoryConsolidationWorker(pool, generator, ScriptedEmbedder(during=use_the_pool))

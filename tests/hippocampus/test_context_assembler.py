@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import UTC, datetime
 
 import asyncpg
 import pytest
@@ -29,6 +28,8 @@ from tests.support.memory_rows import (
 )
 
 MEI = "mei"
+#: Not the clock's day, which may be the next one by now.
+SAID_AT = "SELECT min(occurred_at) FROM messages"
 
 
 @pytest.fixture
@@ -49,13 +50,13 @@ async def known(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
 
 
 async def test_a_window_holds_system_facts_memories_and_history_in_order(
-    known: None, assembler: ContextAssembler
+    known: None, assembler: ContextAssembler, conn: asyncpg.Connection
 ) -> None:
     """With the dates of facts, memories and turns; what an answer in another session was asked for is beside it."""
     window = await assembler.assemble(
         app_name=APP, user_id=MEI, session_id="s-2", query="What does my cat like to eat?", system_prompt="Be kind."
     )
-    today = day(datetime.now(UTC), "en")
+    today = day(await conn.fetchval(SAID_AT), "en")
     assert assembler.format_context(window) == "\n".join(
         [
             "Be kind.",
@@ -172,6 +173,9 @@ class _OneConnection:
 
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.fetch, self.fetchval = connection.fetch, connection.fetchval
+        # A pool remembers for seconds what an app's policy says of secrets.
+        self.redaction_modes: dict[str, str] = {}
+        self.redaction_reads: dict[str, tuple[float, str]] = {}
 
 
 async def test_bad_input_is_refused(known: None, pool: asyncpg.Pool, assembler: ContextAssembler) -> None:
@@ -200,7 +204,7 @@ async def test_the_sql_window_shows_turns_of_other_sessions_with_their_dates(
     rows = await conn.fetch(
         "SELECT * FROM get_context_window($1, $2, 'cat', NULL, 200, p_session_id => 's-2')", MEI, APP
     )
-    today = datetime.now(UTC).date()
+    today = (await conn.fetchval(SAID_AT)).date()
     assert tuple(rows[0])[:2] == ("memory", f"({today}) [user]: My cat is called Miso")
     assert [row["content"] for row in rows if "asleep" in row["content"]] == ["[user]: My cat is asleep"]
 
@@ -312,10 +316,15 @@ async def test_standing_facts_are_candidates_whatever_the_query(
         await add_fact(conn, MEI, f"hobby:{number}", f"chess {number}", confidence=0.9)
     await add_fact(conn, MEI, "allergy:peanuts", "peanuts", confidence=0.4)
     await add_fact(conn, MEI, "answers", "Keep answers short", fact_type="rule", confidence=0.4)
+    await add_fact(conn, MEI, "family:allergy:daughter", "bees", confidence=0.3)
     await say(pool, MEI, "s", *[f"{n} we played chess again" for n in range(60)])
-    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="chess", max_tokens=120)
+    window = await assembler.assemble(app_name=APP, user_id=MEI, session_id=None, query="chess", max_tokens=200)
     facts = [item.content for item in window.items if item.context_type == "fact"]
-    assert facts[:2] == ["[rule] answers: Keep answers short", "[preference] allergy:peanuts: peanuts"]
+    assert facts[:3] == [
+        "[rule] answers: Keep answers short",
+        "[preference] allergy:peanuts: peanuts",
+        "[preference] family:allergy:daughter: bees",
+    ]
 
 
 async def test_recall_is_one_text_of_facts_and_passages(
@@ -354,20 +363,24 @@ async def test_headers_follow_the_conversation_or_the_caller(pool: asyncpg.Pool)
         assert window.text.startswith(header)
 
 
-@pytest.mark.parametrize(("form", "returning", "least"), [("markdown", False, 0.8), ("messages", True, 0.35)])
+@pytest.mark.parametrize(
+    ("form", "returning", "stable", "least"),
+    [("markdown", False, False, 0.8), ("messages", True, False, 0.35), ("messages", True, True, 0.75)],
+)
 async def test_most_of_a_prompt_stays_equal_from_turn_to_turn(
-    pool: asyncpg.Pool, form: TemplateName, returning: bool, least: float
+    pool: asyncpg.Pool, form: TemplateName, returning: bool, stable: bool, least: float
 ) -> None:
     """Over 40 turns, of a new user and of one with other sessions: the part that a provider's cache can hold."""
     if returning:
         for session in range(3):
-            await say(pool, MEI, f"old-{session}", *[f"{session} {n} we talked of cats and of tea" for n in range(20)])
+            said = [f"{session} {n} we talked of cats and of tea" for n in range(100 if stable else 20)]
+            await say(pool, MEI, f"old-{session}", *said)
     assembler = ContextAssembler(pool, WordEmbedder(), template=form, max_tokens=2000)
     equal, whole, before = 0, 0, ""
     for number in range(40):
         text = f"Number {number}: do you remember the {('cat', 'tea', 'dog', 'sea')[number % 4]} that we talked of?"
         await say(pool, MEI, "now", text, author=("user", "model")[number % 2])
-        window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="now", query=text)
+        window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="now", query=text, stable=stable)
         sent = json.dumps(window.messages) if form == "messages" else window.text
         if before:
             equal += count_tokens(_common_beginning(before, sent))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.context.languages import HEADERS, ContextType
-from hippocampus.context.packing import pack
+from hippocampus.context.packing import CUT_MARK, pack, pack_stable
 from hippocampus.context.templates import MARKDOWN, MESSAGES, PLAIN, TEMPLATES, XML, Template
 from hippocampus.context.window import ContextItem, ContextWindow, format_items
 from hippocampus.errors import ContextBudgetError
@@ -101,7 +101,7 @@ TEXTS = st.one_of(
 )
 
 
-@examples(200)
+@examples(80)
 @given(
     matching=st.lists(TEXTS, max_size=8),
     facts=st.lists(TEXTS, max_size=5),
@@ -201,15 +201,48 @@ def test_a_speaker_named_in_the_text_is_not_named_twice_and_no_name_forges_a_hea
 
 
 def test_turns_are_merged_into_passages_in_the_order_of_time() -> None:
-    """Whatever their rank; a gap is marked, and a turn that is beside another one is not."""
-    later = START + timedelta(days=2)
-    window = packed(
-        turn(9, "nine"), turn(2, "two"), turn(5, "elsewhere", thread="u", occurred_at=later), turn(3, "three")
-    )
-    assert window.text == "\n".join(
-        ["## Relevant memories", "8 May 2023", "[user]: two", "[user]: three", "… [user]: nine", "10 May 2023",
-         "[user]: elsewhere"]
+    """Whatever their rank; a gap is marked, a turn that is beside another one is not, and a year is named once."""
+    later, next_year = START + timedelta(days=2), START + timedelta(days=365)
+    said = [
+        turn(9, "nine"),
+        turn(2, "two"),
+        turn(6, "new year", thread="v", occurred_at=next_year),
+        turn(5, "elsewhere", thread="u", occurred_at=later),
+        turn(3, "three"),
+    ]
+    assert packed(*said).text == "\n".join(
+        ["## Relevant memories", "8 May 2023", "[user]: two", "[user]: three", "… [user]: nine", "10 May",
+         "[user]: elsewhere", "7 May 2024", "[user]: new year"]
     )  # fmt: skip
+    assert "\n2023年5月8日\n" in packed(*said, language="zh").text
+    assert "\n5月10日\n" in packed(*said, language="zh").text
+    assert '<passage date="2023-05-10"' in packed(*said, template=XML).text
+
+
+def test_what_says_little_ranks_behind_what_says_something() -> None:
+    """Of two turns that match about as well, the one with more than small talk is kept; the best match in any case."""
+    thanks = [turn(n, f"Wow, thanks {n}! That's so great to hear!", author="Ann") for n in range(10, 40)]
+    plans = turn(50, "In June we hike from Porto to Braga with two friends of my brother", author="Ann")
+    window = packed(*thanks[:8], plans, *thanks[8:], budget=150)
+    assert plans.content in window.text
+    assert thanks[0].content in window.text
+    assert any(left.item.content == thanks[7].content for left in window.left_out)
+
+
+def test_a_fact_that_its_turn_states_in_the_same_words_is_left_out() -> None:
+    """The turn is in the window, so the fact would be paid for twice; one in other words, or a standing one, is not."""
+    from_turn = {"thread_id": "t", "source_seqs": (1,)}
+    said = turn(1, "We adopted a kitten from the shelter in Porto, and I am allergic to cats")
+    same, standing = fact("adopted a kitten from the shelter", **from_turn), fact("allergic to cats", **from_turn)
+    standing = replace(standing, metadata={**standing.metadata, "is_standing": True})
+    other = fact("has a pet called Nico", **from_turn)
+    elsewhere = fact("adopted a kitten from the pound", thread_id="t", source_seqs=(9,))
+    window = packed(same, standing, other, elsewhere, said)
+    assert "adopted a kitten from the shelter in Porto" in window.text
+    assert [left.reason for left in window.left_out if left.item.content == same.content] == ["repeats"]
+    for kept in (standing, other, elsewhere):
+        assert kept.content in window.text
+    assert same.content in packed(same, turn(2, "Nothing of that")).text
 
 
 def test_a_template_is_replaced_part_by_part() -> None:
@@ -309,6 +342,57 @@ def test_a_window_is_in_one_language(template: Template) -> None:
 )
 def test_the_language_is_that_of_the_words(texts: list[str], language: Language | None) -> None:
     assert language_of(texts) == language
+
+
+@examples(50)
+@given(
+    earlier=st.lists(TEXTS, max_size=12),
+    matching=st.lists(TEXTS, max_size=6),
+    facts=st.lists(TEXTS, max_size=5),
+    history=st.lists(TEXTS, max_size=12),
+    budget=st.integers(1, 600),
+    template=st.sampled_from(list(TEMPLATES.values())),
+)
+def test_no_stable_window_exceeds_its_budget(earlier, matching, facts, history, budget, template) -> None:
+    candidates: dict[ContextType, list[ContextItem]] = {
+        "memory": [turn(n, text, thread="found") for n, text in enumerate(matching)],
+        "fact": [fact(text, key=str(n), is_standing=n % 2 == 0) for n, text in enumerate(facts)],
+        "history": [newest(n, text) for n, text in enumerate(history, 1)][::-1],
+    }
+    others = [turn(n, text, thread="old") for n, text in enumerate(earlier)][::-1]
+    window = pack_stable(candidates, others, max_tokens=budget, ratios=RATIOS, language="en", template=template)
+    assert count_tokens(window.text) == window.total_tokens <= budget
+    total = len(earlier) + len(matching) + len(facts) + len(history)
+    assert len(window.items) + len(window.left_out) == total
+    kept = [item.content for item in window.items if item.context_type == "history"]
+    newest_turn = candidates["history"][0].content if history else ""
+    assert not kept or kept[-1] == newest_turn or newest_turn.startswith(kept[-1].removesuffix(CUT_MARK))
+
+
+def test_a_stable_window_begins_with_what_no_query_changes() -> None:
+    """Standing facts, earlier conversations and the session come before what is picked; a new turn moves nothing."""
+    old = [turn(n, f"earlier turn number {n} of a long story", thread="old") for n in range(1, 80)][::-1]
+
+    def window(said: int, about: str) -> ContextWindow:
+        candidates: dict[ContextType, list[ContextItem]] = {
+            "memory": [turn(3, f"We went to {about} in spring, by train", thread="found")],
+            "fact": [fact("allergy: nuts", key="allergy", is_standing=True), fact(f"likes: {about}", key="likes")],
+            "history": [newest(n, f"turn {n} of the session") for n in range(1, said + 1)][::-1],
+        }
+        return pack_stable(
+            candidates, old, max_tokens=800, ratios=RATIOS, language="en", template=MESSAGES, system_prompt="Be kind."
+        )
+
+    first, second = window(3, "Rome"), window(5, "Oslo")
+    headers = [each["content"].splitlines()[0] for each in first.messages]
+    assert headers == [
+        "Be kind.", "## User preferences", "## Earlier conversations", "turn 1 of the session", "turn 2 of the session",
+        "## Relevant memories", "turn 3 of the session"
+    ]  # fmt: skip
+    assert first.messages[:5] == second.messages[:5]
+    assert "Rome" in first.messages[5]["content"]
+    assert "likes: Rome" not in first.messages[1]["content"]
+    assert any(left.item.metadata.get("section") == "earlier" for left in first.left_out)
 
 
 def test_facts_have_an_order_that_does_not_depend_on_the_query() -> None:

@@ -65,7 +65,7 @@ def test_every_pair_of_times_agrees_with_the_plain_model(dsn: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as conn:
         conn.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
 
-        @examples(60)
+        @examples(30)
         @hypothesis.given(HEARD)
         def agrees(statements: list[tuple[str, float, int, int]]) -> None:
             user, model, now = f"u{next(_users)}", BitemporalFact(), 0

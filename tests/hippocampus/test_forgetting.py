@@ -122,7 +122,7 @@ async def test_a_user_is_erased_everywhere_and_another_is_not(pool: asyncpg.Pool
     before = {table: await pool.fetchval(f"SELECT count(*) FROM {table} WHERE user_id = 'ben'") for table in OWNED}
     users = await pool.fetch("SELECT table_name FROM data_catalogue WHERE user_rows IS NOT NULL")
     assert set(await scan(pool)) == {row["table_name"] for row in users} - WORDLESS | {
-        "artifact_versions", "artifact_blobs",
+        "artifact_versions", "artifact_blobs", "traces_default",
     }  # fmt: skip
     assert await hits(pool) > 0
 
@@ -148,13 +148,18 @@ def added(counts: Mapping[str, int]) -> dict[str, int]:
     return {**counts, "facts": facts, "fact_versions": 0}
 
 
+# A user's items and documents.
+ITEMS = {
+    "store_items", "item_vectors", "corpus", "knowledge_documents", "knowledge_versions", "knowledge_base",
+    "knowledge_vectors",
+}  # fmt: skip
 # Rows kept beside the events of a session.
 BESIDE = {
     "artifacts", "artifact_versions", "artifact_blobs", "imported_origins", "imported_states", "initial_states",
-    "live_messages", "stream_tickets", "api_keys", "store_items", "item_vectors",
-}  # fmt: skip
-# Ids, numbers and hashes only.
-WORDLESS = {"memory_tombstones", "slice_redraws", "replays", "erased_imports", "webhook_events"}
+    "live_messages", "stream_tickets", "api_keys",
+} | ITEMS  # fmt: skip
+# Ids, numbers, hashes and names of users only.
+WORDLESS = {"corpus_access", "memory_tombstones", "slice_redraws", "replays", "erased_imports", "webhook_events"}
 OWNED = ("threads", "messages", "memories", "facts", "user_states")
 
 
@@ -172,7 +177,7 @@ async def test_a_session_is_erased_with_everything_derived_from_it(
     assert report.is_complete
     assert dict(report.counts) == preview
     # The user's state and keys belong to no session.
-    assert set(await scan(pool)) == {"user_states", "imported_states", "api_keys", "store_items", "item_vectors"}
+    assert set(await scan(pool)) == {"user_states", "imported_states", "api_keys"} | ITEMS
     assert await pool.fetch("SELECT key, value FROM facts ORDER BY key") == known
     assert await pool.fetchval("SELECT count(*) FROM fact_versions WHERE value::text LIKE '%Bruges%'") == 0
     with pytest.raises(SessionNotFoundError):
@@ -254,7 +259,10 @@ async def test_a_turn_erased_from_memory_remains_only_in_its_session(pool: async
     for number in (1, 3):
         message = await pool.fetchval("SELECT id FROM messages WHERE sequence_num = $1", number)
         assert await pool.fetchval("SELECT (erase_turn($1, 'ana', $2)).finished_at IS NOT NULL", APP, message)
-    assert set(await scan(pool)) == BESIDE | {"events", "threads", "user_states", "snapshots", "runs"}
+    assert set(await scan(pool)) == BESIDE | {
+        "events", "threads", "user_states", "snapshots", "runs", "tool_executions", "sandbox_executions",
+        "traces", "traces_default",
+    }  # fmt: skip
 
 
 async def test_state_and_snapshots_are_as_if_an_erased_event_had_never_existed(

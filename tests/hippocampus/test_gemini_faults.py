@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus import errors
 from hippocampus.providers.gemini import faults
+from hippocampus.providers.gemini.answers import read_answer
 
 RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
@@ -88,3 +91,11 @@ json_values = st.recursive(
 def test_any_body_yields_an_error(code: int, value: Any) -> None:
     """No body, however strange, hides the fault behind another error."""
     assert isinstance(faults.from_response(code, value), errors.ProviderError)
+
+
+def test_a_reply_with_half_a_character_is_kept_as_evidence() -> None:
+    """Found by fuzzing: it ended in an error of the serialiser, and not in one of the provider."""
+    part = {"text": "Ly\ud800on"}
+    response = types.GenerateContentResponse.model_validate({"candidates": [{"content": {"parts": [part]}}]})
+    answer = read_answer(response)
+    assert (answer.text, json.loads(answer.raw)["candidates"][0]["content"]["parts"]) == ("Ly\ud800on", [part])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import pytest
 
 from hippocampus.providers.local import facts as local_facts
 from hippocampus.records import ExtractedFact
+from tests.support.pace import cpu_seconds
 from tests.support.provider_conformance import conversation
 
 STATED = [
@@ -28,6 +28,8 @@ STATED = [
     ("I have two kids.", "profile", "children", "has two kids"),
     ("We have a dog named Biscuit.", "profile", "pet:dog_named_biscuit", "has a dog named Biscuit"),
     ("I'm allergic to peanuts, sadly.", "profile", "allergy:peanuts", "is allergic to peanuts"),
+    ("I'm allergic to kiwi, badly enough to carry a pen.", "profile", "allergy:kiwi", "is allergic to kiwi"),
+    ("No calls before 9, same as always.", "rule", "rule:call_before_9", "No calls before 9, same as always"),
     ("I'm vegetarian.", "profile", "diet", "is vegetarian"),
     ("I love hiking, by the way!", "preference", "preference:hiking", "likes hiking"),
     ("I don't like coffee anymore.", "preference", "preference:coffee", "dislikes coffee"),
@@ -225,9 +227,7 @@ def test_a_long_paste_is_processed_quickly_and_bounded() -> None:
 )
 def test_no_text_makes_the_patterns_slow(text: str) -> None:
     """Adversarial text costs no more than any other text."""
-    began = time.process_time()
-    facts_of(("user", text))
-    assert time.process_time() - began < 1.0
+    assert cpu_seconds(lambda: facts_of(("user", text))) < 3
 
 
 def test_a_new_job_and_the_old_one_are_two_facts() -> None:
@@ -236,6 +236,7 @@ def test_a_new_job_and_the_old_one_are_two_facts() -> None:
     assert found == {"new_job": "got the job", "work_change": "quit their job"}
 
 
+MIDNIGHT = "rule:keep_it_short_when_i_write_after_midnight"
 RETRACTED = [
     (["I am allergic to shellfish.", "Actually I'm not, it was a mistake."], {"allergy:shellfish"}),
     (["I'm allergic to shellfish and amoxicillin.", "I'm not allergic to shellfish after all."], {"allergy:shellfish"}),
@@ -243,6 +244,11 @@ RETRACTED = [
     (["I play the violin.", "I gave up the violin last year."], {"plays:violin"}),
     (["I'm moving to Berlin next spring.", "The move to Berlin is off."], {"plan:moving_to_berlin"}),
     (["我对芒果过敏。", "不对，我记错了，我对芒果不过敏。"], {"allergy:芒果"}),
+    (["I'm a paralegal at Hollis.", "I gave notice at the firm."], {"occupation"}),
+    (["We're going to Rome in May.", "We never got to Rome."], {"plan:rome"}),
+    (["When I write after midnight, please keep it short.", "Scrap the midnight rule."], {MIDNIGHT}),
+    (["I'm seeing someone, a cellist called Ada.", "Ada and I parted in January."], {"relationship_status:someone"}),
+    (["我养了一只猫，叫拐拐。", "拐拐上礼拜走了。"], {"pet:一只猫叫拐拐"}),
     (["我们国庆去云南玩。", "云南不去了，孩子病了。"], {"plan:去云南玩"}),
 ]
 
@@ -313,8 +319,33 @@ def test_a_clause_is_read_whole(sentence: str, texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("lines", "texts"),
+    [
+        (
+            ["We run forty head of cattle.", "We had to sell down to eighteen head."],
+            ["had to sell down to eighteen head"],
+        ),
+        (["My sister Wilma is coming on Friday.", "Wilma passed at Thanksgiving."], ["sister Wilma passed"]),
+        (["我孙女叫妞妞。", "妞妞最后上的是实验小学。"], ["孙女叫妞妞", "妞妞最后上的是实验小学"]),
+        (["我系厨师，宜家喺广州做嘢。", "我唔饮酒嘅。"], ["不喝酒"]),
+        (["ah've a dug noo, Senga.", "ah cannae eat shellfish."], ["eat or drink shellfish"]),
+    ],
+)
+def test_what_is_known_is_spoken_of_again(lines: list[str], texts: list[str]) -> None:
+    """Names, numbers and dialects of later sentences are understood by what is known."""
+    held = " | ".join(fact.value["text"] for fact in facts_of(*(("user", line) for line in lines)) if not fact.ended)
+    assert all(text in held for text in texts)
+
+
+@pytest.mark.parametrize(
     "sentence",
     [
+        "Don't answer that.",
+        "I am LETHAL.",
+        "Need a note for school, keep it short.",
+        "I'm going to lie down and hate the ceiling.",
+        "以后看牙不花钱。",
+        "帮我写120词，主角叫Lily，喜欢打网球。",
         "I started a few days ago.",
         "I made a huge call today.",
         "I went to an event yesterday.",

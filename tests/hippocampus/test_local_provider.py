@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 
 import pytest
@@ -189,32 +188,20 @@ class TestVectors:
         assert ticks >= 5
 
 
-PROBE = """
-import asyncio, hashlib, json
-from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
-from tests.support.provider_conformance import SLICES
-async def main():
-    generator = LocalGenerator()
-    vectors = await LocalEmbedder().embed(["I live in Lisbon", "我住在杭州"], "document")
-    answers = await generator.summarize(SLICES), await generator.reflect(SLICES), vectors
-    print(hashlib.sha256(repr(answers).encode()).hexdigest())
-asyncio.run(main())
-"""
-
-
-def test_every_process_gives_the_same_results() -> None:
+async def test_every_process_gives_the_same_results() -> None:
     """Nothing depends on Python's hash seed: two workers extract the same facts and vectors."""
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PROBE],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "1", "4242")
+    started = {
+        seed: await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.support.local_results"),
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for seed in ("0", "4242")
     }
-    assert len(outputs) == 1
+    results = {seed: (await process.communicate())[0].decode() for seed, process in started.items()}
+    assert [process.returncode for process in started.values()] == [0, 0]
+    assert results["0"] == results["4242"] != ""
 
 
 def test_the_sample_conversation_is_understood() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hippocampus.providers.calls import gather_bounded
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 
 
 async def test_results_keep_the_order() -> None:
@@ -57,18 +57,19 @@ async def test_a_failure_stops_the_rest() -> None:
 
 async def test_cancelling_stops_all() -> None:
     """A cancelled job leaves no call running."""
-    ended = 0
+    begun = ended = 0
 
     async def hang() -> None:
-        nonlocal ended
+        nonlocal begun, ended
+        begun += 1
         try:
             await asyncio.Event().wait()
         finally:
             ended += 1
 
     task = asyncio.ensure_future(gather_bounded([hang, hang, hang], concurrency=2))
-    await asyncio.sleep(0.01)
+    await until(lambda: begun == 2)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert ended == 2
+    assert (begun, ended) == (2, 2)

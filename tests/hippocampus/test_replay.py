@@ -23,6 +23,7 @@ from pulse.errors import SessionNotFoundError
 from pulse.session_service import OpenSessionService
 from tests.support import cli_process
 from tests.support.fake_gemini import FakeGemini
+from tests.support.forked import ForkedProcess
 from tests.support.lock_gates import until_one_waits_for_a_lock
 from tests.support.memory_rows import APP, say
 from tests.support.queue_claims import claim_next, work_off
@@ -158,30 +159,31 @@ async def test_a_replay_killed_during_a_call_or_the_swap_changes_nothing_and_is_
     await consolidate(pool, LocalGenerator(), LocalEmbedder(), "a", "b")
     before = await everything(pool)
 
-    async def start(gemini: FakeGemini) -> asyncio.subprocess.Process:
-        arguments = cli_process.command("replay", "--app", APP, "--user", USER, "--apply")
+    def start(gemini: FakeGemini) -> ForkedProcess:
         settings = {"DATABASE_URL": dsn, "GOOGLE_API_KEY": "k", "HIPPOCAMPUS_PROVIDER_BASE_URL": gemini.base_url}
-        return await asyncio.create_subprocess_exec(*arguments, env=cli_process.environment(tmp_path, **settings))
+        arguments = ("replay", "--app", APP, "--user", USER, "--apply")
+        environment = cli_process.environment(tmp_path, **settings)
+        return ForkedProcess("workers", *arguments, environment=environment, log=tmp_path / "log")
 
     async with FakeGemini() as hanging, FakeGemini() as gemini:
         hanging.poison("Brest", "hang")
-        asking = await start(hanging)
+        asking = start(hanging)
         async with asyncio.timeout(WAIT_SECONDS):
             while not hanging.counts.faults:
-                assert asking.returncode is None
+                assert asking.poll() is None, (tmp_path / "log").read_text()
                 await asyncio.sleep(0.02)
         asking.kill()
-        await asking.wait()
+        asking.wait(WAIT_SECONDS)
         kept = await pool.fetchval("SELECT count(*) FROM replay_draws")
         assert 1 <= kept < 4
         assert await everything(pool) == before
 
         async with pool.acquire() as holder, holder.transaction():
             await holder.execute("SELECT FROM facts FOR UPDATE")
-            swapping = await start(gemini)
+            swapping = start(gemini)
             await until_one_waits_for_a_lock(pool)
             swapping.kill()
-            await swapping.wait()
+            swapping.wait(WAIT_SECONDS)
         async with asyncio.timeout(WAIT_SECONDS):
             while await pool.fetchval(SWAPS):
                 await asyncio.sleep(0.02)

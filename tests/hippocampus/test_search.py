@@ -557,3 +557,51 @@ async def test_a_question_ranks_below_a_statement(search: MemorySearch, pool: as
     await say(pool, MEI, "s-2", "The blue kayak does leak.")
     await say(pool, MEI, "s-3", "蓝色的皮划艇漏水吗？")
     assert contents(await find(search, "blue kayak leak"))[0] == "The blue kayak does leak."
+
+
+async def test_vectors_are_read_in_one_pass_before_the_tables_have_statistics(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """The planner then expects one vector; a loop over it would read them all again for each row."""
+    await say(pool, MEI, "s-1", *(f"note {number} about the garden" for number in range(60)))
+    await add_memory(conn, MEI, "a memory of the garden")
+    query = (await WordEmbedder().embed(["garden"], "query"))[0]
+    await conn.execute("UPDATE messages SET embedding = $1, embedding_model = $2", query, "words-1")
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, memory_type, content, embedding, embedding_model)
+           SELECT app_name, user_id, memory_type, 'garden ' || n, embedding, embedding_model
+           FROM memories, generate_series(1, 60) AS n"""
+    )
+
+    async def scans() -> list[int]:
+        rows = await conn.fetch(
+            """SELECT sum(pg_stat_get_xact_numscans(r.oid))::integer
+               FROM unnest(ARRAY['message_vectors', 'memory_vectors']::regclass[]) AS c (oid)
+               CROSS JOIN LATERAL (
+                   SELECT c.oid UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = c.oid) AS r
+               GROUP BY c.oid ORDER BY c.oid::text"""
+        )
+        return [row[0] for row in rows]
+
+    async with conn.transaction():
+        before = await scans()
+        await conn.fetch("SELECT * FROM search_memory($1, $2, 'garden', $3, $4)", APP, MEI, query, "words-1")
+        made = [after - former for former, after in zip(before, await scans(), strict=True)]
+    assert all(1 <= count <= 4 for count in made), made
+
+
+async def test_a_bare_search_finds_the_same_rows_without_their_content(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """Windows ask for ids and scores alone."""
+    await say(pool, MEI, "s-1", "I planted roses", "The roses need water", "My bicycle is red")
+    await add_memory(conn, MEI, "roses by the gate")
+    await add_fact(conn, MEI, "garden", "roses")
+    sql = "SELECT * FROM search_memory($1, $2, 'roses', p_limit => 10, p_bare => $3)"
+    async with conn.transaction():  # one clock for both
+        whole, bare = [await conn.fetch(sql, APP, MEI, is_bare) for is_bare in (False, True)]
+    assert {row["source"] for row in whole} == {"message", "memory", "fact"}
+    for column in ("source", "id", "score", "relevance", "bm25", "context_bm25", "occurred_at"):
+        assert [row[column] for row in bare] == [row[column] for row in whole], column
+    assert all(row["content"] for row in whole)
+    assert [(row["content"], row["metadata"], row["matched_terms"]) for row in bare] == [(None, None, [])] * len(bare)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from hippocampus.text.tokens import count_tokens
+from hippocampus.text.tokens import count_hundredths, count_tokens
 from tests.support.paths import DATA
 
 COUNTED = json.loads((DATA / "token_counts.json").read_text(encoding="utf-8"))
@@ -33,3 +33,12 @@ def test_a_longer_text_never_counts_less() -> None:
     counts = [count_tokens(text[:end]) for end in range(len(text) + 1)]
     assert counts == sorted(counts)
     assert counts[0] == 0
+
+
+def test_a_text_counts_what_its_lines_count() -> None:
+    """In hundredths; lines that were counted before, and those too long to be kept, count the same."""
+    lines = ["Mei: I live in Lisbon", "", "用户：我住在里斯本", "x" * 2000, "A1, b2 🍵 é", "Mei: I live in Lisbon"]
+    for _ in range(2):
+        whole = count_hundredths("\n".join(lines))
+        assert whole == sum(map(count_hundredths, lines)) + 90 * (len(lines) - 1)
+    assert count_hundredths("Internationale") == 100 + 11 * 9 + 8

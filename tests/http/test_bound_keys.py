@@ -35,6 +35,11 @@ async def test_a_users_key_acts_for_that_user_alone(
             ({"app_name": app, "user_id": "ann"}, {"X-App-Name": app, "X-User-Id": "ann"}),
         ):
             assert (await own.get(asserted, params=query, headers=headers)).status_code == 200
+        # What the operator pays for models is shown to a key of the app, and not to one of a user.
+        runs = f"/api/threads/{session.rpartition('/')[2]}/runs"
+        for keyed, is_shown in ((own, False), (client, True)):
+            listed = (await keyed.get(runs, params={"app_name": app, "user_id": "ann"})).json()
+            assert (listed["runs"], listed["prices"] is not None) == ([], is_shown)
         for path in (f"{bob}/sessions/b1", f"{bob}/sessions/none", f"{bob}/sessions", f"{bob}/facts"):
             refused = await own.get(path)
             assert (refused.status_code, problem(refused)["type"]) == (403, "/problems/wrong-user"), path

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -34,6 +34,7 @@ class Alone:
 
     runs_alone = True
     description = "waits"
+    capabilities: ClassVar = {"transport": {"streaming": True}}
 
     async def __call__(self, run: RunContext) -> None:
         if run.last_user_text == "quick":
@@ -74,7 +75,7 @@ class Browser:
         page = await run_agent(self.client, self.input(run, text, **fields), path)
         self.messages, self.state = page.shown
         events = [json.loads(frame.split(b"data: ")[1]) for frame in page.frames]
-        self.customs = [each["value"] for each in events if each["type"] == "CUSTOM"]
+        self.customs = [(each["name"], each["value"]) for each in events if each["type"] == "CUSTOM"]
         told: dict[str, Any] = json.loads(self.messages[-1]["content"])
         return told
 
@@ -118,12 +119,12 @@ async def test_a_conflict_comes_back_as_a_snapshot(client: httpx.AsyncClient, wr
     browser.state = {"a": 2, "b": 2, "c": 1}
     assert (await browser.say("r2"))["state"] == {"a": 5, "b": 2, "c": 5}
     assert browser.state == {"a": 5, "b": 2, "c": 5}
-    assert browser.customs == [{"keys": ["a"]}]
+    assert browser.customs == [("hippocampus:state_conflict", {"keys": ["a"]})]
 
     fresh = Browser(client)
     fresh.state = {"a": 0, "d": 0}
     assert (await fresh.say("r3"))["state"] == {"a": 5, "b": 2, "c": 5, "d": 0}
-    assert fresh.customs == [{"keys": ["a"]}]
+    assert fresh.customs == [("hippocampus:state_conflict", {"keys": ["a"]})]
     fresh.messages = []
     last = (await client.get("/api/runs/r3")).json()["last_sequence_num"]
     fresh.state["a"] = 6
@@ -248,7 +249,7 @@ async def test_the_next_message_works_after_the_last_run_was_left(
     partial = [each for each in late.reducer.messages if each.get("metadata") == {"hippocampus:partial": True}]
     assert [each["content"] for each in partial] == ["still here"] * 3
     agents = (await client.get("/api/agents")).json()["agents"]
-    assert [(each["name"], each["description"], each["runs_alone"]) for each in agents] == [
-        ("alone", "waits", True),
-        ("default", "", False),
+    assert [(each["name"], each["description"], each["runs_alone"], each["capabilities"]) for each in agents] == [
+        ("alone", "waits", True, {"transport": {"streaming": True}}),
+        ("default", "", False, {}),
     ]

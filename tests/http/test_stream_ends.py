@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -213,7 +214,9 @@ async def test_an_unexpected_error_costs_one_poll_and_no_stream(
 
     for owner in (live.carrier, live.listener, live.streams.gone):
         failing_once(owner._watched)
-    live.streams.gone._watched._work.set()
+    thread = uuid.uuid4()
+    live.streams.gone.watch(thread, lambda: None)
+    live.streams.gone._watched.mark(thread)
     page = await run_agent(client, asked("t", "r"))
     assert [message["content"] for message in page.reducer.messages] == ["hi", "one two"]
     await until(lambda: (live.carrier.failures, live.listener.failures, live.streams.gone.failures) == (1, 1, 1))

@@ -400,15 +400,18 @@ async def test_request_id_is_kept_or_generated(client: httpx.AsyncClient, writer
 
 
 async def test_docs_page_loads_nothing_from_other_hosts(client: httpx.AsyncClient) -> None:
-    """/docs shows every route and problem, without scripts or external addresses."""
+    """/docs has no script or style in its text, and names files of this server; /problems/ lists every problem."""
     page = await client.get("/docs")
     assert page.headers["content-type"].startswith("text/html")
-    for path in (await client.get("/openapi.json")).json()["paths"]:
-        assert path in page.text
-    assert "/problems/version-conflict" in page.text
-    assert "<script" not in page.text
-    # Addresses in examples are text.
-    assert not re.search(r"""(?:src|href|action)\s*=\s*["']?(?:https?:)?//|url\(|@import""", page.text)
+    policy = page.headers["content-security-policy"]
+    assert "script-src 'self';" in policy
+    assert "unsafe" not in policy
+    assert "connect-src 'self'" in policy
+    for source in re.findall(r'(?:src|href)="([^"]*)"', page.text):
+        assert re.match(r"page/[\w.-]+\?v=[0-9a-f]{12}$|openapi.json$|problems/$", source)
+        assert (await client.get(f"/{source}")).status_code == 200
+    assert not re.search(r"<script(?! type=\"module\" src=)|<style|style=", page.text)
+    assert "/problems/version-conflict" in (await client.get("/problems/")).text
 
 
 async def test_problem_types_can_be_looked_up(client: httpx.AsyncClient) -> None:
@@ -418,13 +421,12 @@ async def test_problem_types_can_be_looked_up(client: httpx.AsyncClient) -> None
     assert (await client.get("/problems/nonsense")).status_code == 404
 
 
-@pytest.mark.timing
 async def test_small_responses_are_sent_immediately(client: httpx.AsyncClient, session: str) -> None:
     """Headers and body are two writes. The second does not wait for the acknowledgement of the first."""
-    seconds = []
-    for _ in range(40):
+    seconds: list[float] = []
+    # A delayed acknowledgement takes 40 ms, once the connection is past its first few exchanges: each of them then.
+    while len(seconds) < 21 or (seconds[-1] >= 0.03 and len(seconds) < 100):
         began = time.perf_counter()
         await client.get(session, params={"num_recent_events": 0})
         seconds.append(time.perf_counter() - began)
-    # A delayed acknowledgement takes 40 ms, once the connection is past its first few exchanges.
-    assert min(seconds[20:]) < 0.03
+    assert seconds[-1] < 0.03, seconds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 
-from tests.support import cli_process
-from tests.support.mcp_scene import ERAS, Era, answer
+from tests.support import cli_process, forked_command
+from tests.support.forked import ForkedProcess
+from tests.support.mcp_scene import ERAS, answer
 from tests.support.waiting import until_sync
 from workers.mcp import stdio
 
@@ -25,33 +26,63 @@ INITIALIZE = {
 }  # fmt: skip
 
 
-def parameters(home: Path, *words: str, **settings: str) -> StdioServerParameters:
-    command, *arguments = cli_process.command(*words)
-    return StdioServerParameters(command=command, args=arguments, env=cli_process.environment(home, **settings))
+class Piped:
+    """A server whose standard input and output the test holds: forked."""
 
-
-def test_it_starts_without_a_database_and_leaves_nothing_running(home: Path) -> None:
-    """The embedded server is created, kept while it serves, and stopped; SIGTERM ends it too; the data stays."""
-    for ending in ("closed", "terminated"):
-        process = subprocess.Popen(
-            cli_process.command(*WORDS),
-            env=cli_process.environment(home),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+    def __init__(self, home: Path, log: Path, **settings: str) -> None:
+        (stdin, write), (read, stdout) = os.pipe(), os.pipe()
+        environment = cli_process.environment(home, **settings)
+        self._log = log
+        self.process = ForkedProcess(
+            "workers", *WORDS, environment=environment, stdin=stdin, log=stdout, errors=log, cwd=Path.cwd()
         )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
-        process.stdin.flush()
-        reply = json.loads(process.stdout.readline())
-        assert reply["result"]["serverInfo"]["name"] == "hippocampus"
-        if ending == "terminated":
-            process.send_signal(signal.SIGTERM)
-        rest, log = process.communicate(timeout=cli_process.COMMAND_SECONDS)
-        assert (process.returncode, rest) == (0, b""), log.decode()
-        assert b"Traceback" not in log
-        until_sync(lambda: not cli_process.processes_of(home), "nothing is left running")
+        os.close(stdin)
+        os.close(stdout)
+        self.stdin, self.stdout = os.fdopen(write, "wb"), os.fdopen(read, "rb")
+
+    def ask(self, *lines: bytes) -> list[dict[str, Any]]:
+        """Send messages, and return as many replies."""
+        for line in lines:
+            self.stdin.write(line + b"\n")
+        self.stdin.flush()
+        return [json.loads(self.stdout.readline()) for _ in lines]
+
+    def end(self) -> tuple[int, bytes, str]:
+        """Close its input; return its exit code, the rest of its output, and its log."""
+        self.stdin.close()
+        with self.stdout:
+            rest = self.stdout.read()
+        return self.process.wait(cli_process.COMMAND_SECONDS), rest, self._log.read_text()
+
+
+def test_it_starts_without_a_database_and_leaves_nothing_running(home: Path, tmp_path: Path) -> None:
+    """The embedded server is created, kept while it serves, and stopped; SIGTERM ends it too; the data stays."""
+    message = json.dumps(INITIALIZE).encode()
+    started = subprocess.Popen(
+        cli_process.command(*WORDS),
+        env=cli_process.environment(home),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert started.stdin is not None
+    assert started.stdout is not None
+    started.stdin.write(message + b"\n")
+    started.stdin.flush()
+    reply = json.loads(started.stdout.readline())
+    assert reply["result"]["serverInfo"]["name"] == "hippocampus"
+    left, said = started.communicate(timeout=cli_process.COMMAND_SECONDS)
+    assert (started.returncode, left, b"Traceback" in said) == (0, b"", False), said.decode()
+    until_sync(lambda: not cli_process.processes_of(home), "nothing is left running")
+
+    again = Piped(home, tmp_path / "log")
+    (reply,) = again.ask(message)
+    assert reply["result"]["serverInfo"]["name"] == "hippocampus"
+    again.process.terminate()
+    assert again.process.wait(cli_process.COMMAND_SECONDS) == 0
+    _, rest, log = again.end()
+    assert (rest, "Traceback" in log) == (b"", False), log
+    until_sync(lambda: not cli_process.processes_of(home), "nothing is left running")
 
 
 @pytest.mark.parametrize(
@@ -70,55 +101,52 @@ def test_the_id_of_a_long_message_is_found_at_either_end(beginning: bytes, end: 
     assert stdio.request_id_of(beginning, end) == found
 
 
-def test_a_message_that_is_too_long_is_refused_and_the_next_is_served(dsn: str, home: Path) -> None:
+def test_a_message_that_is_too_long_is_refused_and_the_next_is_served(dsn: str, home: Path, tmp_path: Path) -> None:
     """Whatever its size, whether it has an id that can be found or not; nothing of it is stored."""
-    process = subprocess.Popen(
-        cli_process.command(*WORDS),
-        env=cli_process.environment(home, DATABASE_URL=dsn),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-
-    def ask(*lines: bytes) -> list[dict[str, Any]]:
-        for line in lines:
-            process.stdin.write(line + b"\n")  # type: ignore[union-attr]
-        process.stdin.flush()  # type: ignore[union-attr]
-        return [json.loads(process.stdout.readline()) for _ in lines]  # type: ignore[union-attr]
+    server = Piped(home, tmp_path / "log", DATABASE_URL=dsn)
 
     def remember(number: int, size: int) -> bytes:
         arguments = {"name": "remember", "arguments": {"content": "x" * size}}
         return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": arguments}).encode()
 
-    (started,) = ask(json.dumps(INITIALIZE).encode())
+    (started,) = server.ask(json.dumps(INITIALIZE).encode())
     assert started["result"]["serverInfo"]["name"] == "hippocampus"
-    process.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-    replies = ask(remember(2, 9 * 2**20), remember(3, 20 * 2**20), b'"' + b"y" * 9 * 2**20 + b'"', remember(4, 10))
+    server.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+    replies = server.ask(
+        remember(2, 9 * 2**20), remember(3, 20 * 2**20), b'"' + b"y" * 9 * 2**20 + b'"', remember(4, 10)
+    )
     by_id = {reply["id"]: reply for reply in replies}
     assert set(by_id) == {2, 3, None, 4}
     for number in (2, 3, None):
         assert by_id[number]["error"]["code"] == -32600
         assert "8 MB" in by_id[number]["error"]["message"]
     assert by_id[4]["result"]["structuredContent"]["id"]
-    rest, log = process.communicate(timeout=cli_process.COMMAND_SECONDS)
-    assert (process.returncode, rest) == (0, b""), log.decode()
-    assert b"Traceback" not in log
+    code, rest, log = server.end()
+    assert (code, rest, "Traceback" in log) == (0, b"", False), log
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_the_official_client_on_a_database(dsn: str, home: Path, era: Era) -> None:
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Path]:
+    with forked_command.served(tmp_path) as path:
+        yield path
+
+
+async def test_the_official_client_on_a_database(dsn: str, home: Path, program: Path) -> None:
     """App and user come from the options or the settings, the roles from --role."""
-    async with Client(parameters(home, *WORDS, DATABASE_URL=dsn), mode=era) as client:
+
+    def parameters(*words: str, **settings: str) -> StdioServerParameters:
+        environment = cli_process.environment(home, **settings)
+        return StdioServerParameters(command=str(program), args=list(words), env=environment)
+
+    async with Client(parameters(*WORDS, DATABASE_URL=dsn), mode=ERAS[0]) as client:
         memory = await answer(client, "remember", {"content": "She rows."})
     named = {"HIPPOCAMPUS_APP": "assistant", "HIPPOCAMPUS_USER": "ann", "DATABASE_URL": dsn}
-    async with Client(parameters(home, "mcp", "--role", "read", **named), mode=era) as client:
+    async with Client(parameters("mcp", "--role", "read", **named), mode=ERAS[1]) as client:
         assert "forget_memory" not in [tool.name for tool in (await client.list_tools()).tools]
         found = await answer(client, "search_memory", {"query": "rows"})
         assert [each["id"] for each in found["results"]] == [memory["id"]]
     other = {**named, "HIPPOCAMPUS_USER": "bob"}
-    async with Client(parameters(home, "mcp", **other), mode=era) as client:
+    async with Client(parameters("mcp", **other), mode=ERAS[0]) as client:
         assert (await answer(client, "search_memory", {"query": "rows"}))["results"] == []
 
 

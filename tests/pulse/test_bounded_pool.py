@@ -88,6 +88,20 @@ async def test_a_connection_set_aside_is_released_to_the_pool(dsn: str, monkeypa
             await asyncio.sleep(0)
 
 
+async def test_of_connections_set_aside_the_one_used_last_is_given_out_first(
+    dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller whose statements come one at a time stays on one connection, whose plans are made."""
+    monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.01)
+    async with await database.create_pool(dsn, min_size=3, max_size=3) as pool, asyncio.timeout(WAIT_SECONDS):
+        await asyncio.gather(*(pool.fetchval(PID) for _ in range(3)))
+        for _ in range(3):
+            last = await pool.fetchval(PID)
+            while pool.get_idle_size() < 3:  # until all of them are back
+                await asyncio.sleep(0.001)
+            assert await pool.fetchval(PID) == last
+
+
 async def test_a_loop_that_ends_during_a_release_closes_the_pool(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At its end `asyncio.run` cancels every task, also those that have not started."""
     monkeypatch.setattr(bounded_pool, "_ASIDE_SECONDS_MAX", 0.0)

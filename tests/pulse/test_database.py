@@ -6,10 +6,11 @@ import asyncio
 import os
 import signal
 import socket
-from typing import cast
+from typing import Any, cast
 
 import asyncpg
 import pytest
+from pgvector import HalfVector
 
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
@@ -38,6 +39,22 @@ async def test_every_pooled_connection_has_the_vector_codec(pool: asyncpg.Pool) 
 
     assert await asyncio.gather(*(ask() for _ in range(10))) == [[1.0, 2.0]] * 10
     assert pool.get_size() > 1
+
+
+async def test_a_new_connection_learns_the_types_of_pgvector_with_its_first_statement(conn: Any) -> None:
+    """By the numbers that this database gave them, whatever schema the extension is in, and asks for none again."""
+    rows = await conn.fetch("SELECT typname, oid FROM pg_type WHERE typname IN ('vector', 'halfvec', 'sparsevec')")
+    assert conn.vector_types == dict(rows)
+    assert len(rows) == 3
+    assert await conn.fetchval("SELECT '[1,2]'::halfvec") == HalfVector([1.0, 2.0])
+    await conn.execute('CREATE SCHEMA "a Place"; ALTER EXTENSION vector SET SCHEMA "a Place"')
+    asked: list[str] = []
+    conn.add_query_logger(lambda record: asked.append(record.query))
+    await database.prepare_connection(conn, "public")
+    await asyncio.sleep(0)  # The driver calls it in the next turn of the loop.
+    assert len(asked) == 1, asked
+    assert conn.vector_types == dict(rows)
+    assert await conn.fetchval("""SELECT '[1,2]'::"a Place".halfvec""") == HalfVector([1.0, 2.0])
 
 
 async def test_a_pool_of_a_hundred_connections_works(dsn: str) -> None:
@@ -98,7 +115,7 @@ async def test_a_process_suspended_in_a_transaction_does_not_block_others(dsn: s
     pool = await database.create_pool(dsn, max_size=1, idle_transaction_seconds_max=0.2)
     async with pool, pool.acquire() as stopped:
         await stopped.execute("BEGIN; SELECT FROM threads FOR NO KEY UPDATE")
-        await conn.execute("SELECT finalize_session('app', 'user', 's1')", timeout=15)
+        await conn.execute("SELECT finalize_session('app', 'user', 's1')", timeout=WAIT_SECONDS)
         with pytest.raises(DATABASE_FAULTS):
             await stopped.execute("SELECT 1")
 
@@ -169,9 +186,10 @@ async def test_the_rollback_on_a_hung_server_is_bounded(dsn: str, monkeypatch: p
             if by_himself:
                 os.kill(stopped[-1], signal.SIGSTOP)
                 raise LookupError("not a database error")
-            async with connection.transaction(), asyncio.timeout(0.1):
+            async with connection.transaction():
                 os.kill(stopped[-1], signal.SIGSTOP)
-                await connection.execute("SELECT 2")
+                async with asyncio.timeout(0.1):
+                    await connection.execute("SELECT 2")
 
     own = await database.connect(dsn)
     try:

@@ -315,7 +315,7 @@ def stream(world: World, verb: str, name: str, pieces: list[str], fate: str) -> 
 
 
 @given(st.lists(ACTS, max_size=8), ENDS)
-@examples(150)
+@examples(80)
 def test_every_stream_follows_the_rules(acts: list[Any], end: tuple[str, Any]) -> None:
     """Any complete stream satisfies a checker of the protocol's rules, and ends with the stored state."""
     world = World()
@@ -332,7 +332,7 @@ def joined_at_the_end(world: World) -> list[Frame]:
 
 
 @given(st.lists(ACTS, max_size=6), ENDS, st.data())
-@examples(200)
+@examples(80)
 def test_a_cut_client_ends_like_an_uncut_one(acts: list[Any], end: tuple[str, Any], data: st.DataObject) -> None:
     """Cut after any frame and resumed at any time, it follows the rules and ends with the same messages and state."""
     world = World()
@@ -347,7 +347,7 @@ def test_a_cut_client_ends_like_an_uncut_one(acts: list[Any], end: tuple[str, An
 
 
 @given(st.lists(ACTS, max_size=6), ENDS, st.lists(DELTAS, max_size=2), st.data())
-@examples(200)
+@examples(80)
 def test_no_cut_leaves_an_older_state(
     acts: list[Any], end: tuple[str, Any], later: list[Any], data: st.DataObject
 ) -> None:
@@ -392,7 +392,7 @@ def without_escapes(state: Any) -> Any:
 
 
 @given(DELTAS, DELTAS)
-@examples(200)
+@examples(80)
 def test_a_patch_produces_the_stored_state(before: dict[str, Any], delta: dict[str, Any]) -> None:
     """Whether or not the state is known, applying the patch gives the merged state, with the type of each value."""
     before, merged = without_deleted(before), without_deleted({**before, **delta})

@@ -80,7 +80,7 @@ async def test_hard_values_round_trip_in_both_columns(conn: asyncpg.Connection, 
     assert same(decode_body(row["body"]), value)
 
 
-@examples(300)
+@examples(100)
 @given(value=json_values)
 async def test_any_value_round_trips_in_both_columns(conn: asyncpg.Connection, value: Any) -> None:
     """As above, for generated values."""

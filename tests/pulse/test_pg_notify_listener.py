@@ -14,6 +14,7 @@ from pulse.events import Event
 from pulse.notify import connection
 from pulse.notify.connection import ListenerTiming
 from pulse.pg_notify_listener import PgNotifyListener
+from pulse.postgres.statements import Statements
 from pulse.session_service import OpenSessionService
 from tests.support.listener_drill import Watch, drill, kill_listener
 from tests.support.waiting import until
@@ -132,7 +133,8 @@ async def test_a_session_that_lost_its_channels_is_detected(
     connects = listener.connects
     # The server answers, as behind a pooler that gave the session to another client.
     statements = connection._STATEMENTS
-    monkeypatch.setattr(statements, "_texts", {**statements._texts, "listening_channels": "SELECT 'x' AS channel"})
+    other = "SELECT '{x}'::text[] AS channels, false AS is_read_only"
+    monkeypatch.setattr(statements, "_texts", {**statements._texts, "session": other})
     await until(lambda: listener.connects > connects)
     await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
     await until(lambda: watch.last == 1)
@@ -195,3 +197,15 @@ async def test_one_statement_reads_all_notified_threads(
             )
     await until(lambda: all(watch.last == 1 for watch in watches))
     assert len(reads) <= 5
+
+
+async def test_a_notification_does_not_wait_for_the_disk(pool: asyncpg.Pool) -> None:
+    """It would compete with the appends that it follows; the setting ends with its transaction."""
+    statements = Statements("pulse.notify", "notify.sql")
+    async with pool.acquire() as session:
+        await session.execute("SET synchronous_commit = on")  # the tests' server has it off
+        async with session.transaction():
+            await statements.execute(session, "notify", ["{}"], [], [])
+            assert await session.fetchval("SHOW synchronous_commit") == "off"
+        assert await session.fetchval("SHOW synchronous_commit") == "on"
+        await session.execute("RESET synchronous_commit")

@@ -67,13 +67,27 @@ async def test_a_failed_read_is_counted_and_repeated(watched: WatchedKeys[str, s
 
 
 async def test_every_key_is_read_periodically(reads: Reads) -> None:
-    """The poll reads keys that were not marked."""
-    polled: WatchedKeys[str, str] = WatchedKeys("tests", reads, batch_length_max=2, poll_seconds=0.01)
-    polled.add("a", "watcher")
+    """The poll reads keys that were not marked. While nothing is watched, it does not even wake."""
+    polls = 0
+
+    class Polled(WatchedKeys[str, str]):
+        def mark_all(self) -> None:
+            nonlocal polls
+            polls += 1
+            super().mark_all()
+
+    polled = Polled("tests", reads, batch_length_max=2, poll_seconds=0.01)
     polled.start()
     try:
-        assert await reads.next() == ["a"]
-        assert await reads.next() == ["a"]
+        for _ in range(2):
+            await asyncio.sleep(0.03)
+            before = polls
+            await asyncio.sleep(0.1)  # ten polls
+            assert polls == before
+            polled.add("a", "watcher")
+            assert await reads.next() == ["a"]
+            assert await reads.next() == ["a"]
+            polled.remove("a", "watcher")
     finally:
         await polled.stop()
     assert not polled.is_running

@@ -27,7 +27,7 @@ from workers.embedded.server import EmbeddedServer
 
 PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
-    *(ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "schema/README.md")),
+    *(ROOT / name for name in ("README.md", "RUNBOOK.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "schema/README.md")),
 ]
 _spec = importlib.util.spec_from_file_location("reference", ROOT / "docs" / "reference.py")
 assert _spec is not None

@@ -18,12 +18,13 @@ FILES = sorted(FOLDER.glob("*/*.json"))
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_a_set_has_twelve_conversations(name: str) -> None:
-    """Half of them English, half Chinese; a third between two friends."""
+def test_a_set_is_balanced(name: str) -> None:
+    """Twelve conversations, or six from the seventh on: half of them English, half Chinese; a third between friends."""
     conversations = [read(path) for path in FILES if path.parent.name == name]
-    assert [sum(each.language == language for each in conversations) for language in ("en", "zh")] == [6, 6]
+    half = 6 if SETS.index(name) < SETS.index("seventh") else 3
+    assert [sum(each.language == language for each in conversations) for language in ("en", "zh")] == [half, half]
     friends = [each for each in conversations if len({turn["speaker"] for turn in each.turns.values()}) == 2]
-    assert sum(all(turn["role"] == "user" for turn in each.turns.values()) for each in friends) == 4
+    assert sum(all(turn["role"] == "user" for turn in each.turns.values()) for each in friends) == 2 * half // 3
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -47,7 +48,9 @@ def test_a_conversation_is_well_formed(path: Path) -> None:
     for statement in [*given["facts"], *given["acceptable"]]:
         assert statement["statement"].strip()
         assert statement["turns"]
-        assert {speakers[turn] for turn in statement["turns"]} == {statement["about"]}
+        # What holds of one friend may be told by the other.
+        assert statement["about"] in speakers.values()
+        assert set(statement["turns"]) <= speakers.keys()
         assert statement["any_of"]
         assert all(group and all(keyword.strip() for keyword in group) for group in statement["any_of"])
 
@@ -198,9 +201,9 @@ def test_scores_add_up() -> None:
     assert len(total.wrong) == 2
 
 
-def test_the_second_set_is_not_shown_unasked() -> None:
-    command = [sys.executable, "-m", "benchmarks.facts", "--set", "both", "--show", "wrong"]
+def test_a_set_that_is_not_read_is_not_shown_unasked() -> None:
+    command = [sys.executable, "-m", "benchmarks.facts", "--set", "unread", "--show", "wrong"]
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
-    assert "--open-second" in refused.stderr
+    assert "may not read it" in refused.stderr
     assert refused.stdout == ""

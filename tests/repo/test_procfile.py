@@ -24,7 +24,7 @@ manager.KILL_WAIT = 60
 sys.argv = ["honcho", "start"]
 command.main()
 """
-ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
+ROLES = {"writer", "fast_replay", "deep_reflection", "retention", "pulse"}
 
 
 def runs(pid: int) -> bool:

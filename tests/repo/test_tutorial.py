@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import cli_process
+from tests.support import cli_process, forked_command
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.paths import ROOT
 
@@ -23,10 +23,9 @@ OLLAMA = "http://localhost:11434/v1"
 async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Path) -> None:
     """`hippocampus` is this checkout's, the database a migrated one, and the ports free ones."""
     (tmp_path / "bin").mkdir()
-    for name, what in (("hippocampus", "-P -m workers"), ("python", "")):
-        program = tmp_path / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
-        program.chmod(0o755)
+    program = tmp_path / "bin" / "python"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
     script: list[str] = []
     for language, code in BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
         if language == "python":
@@ -34,30 +33,31 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
         else:
             assert language == "sh"
             script.append(f"echo '== step'\n{code}")
-    async with FakeOpenAI(listed=("qwen3:8b",)) as fake:
-        text = "set -e\n" + "\n".join(script)
-        assert OLLAMA in text
-        settings = cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0", OPENAI_API_KEY="")
-        settings["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-        shell = await asyncio.create_subprocess_exec(
-            "/bin/sh",
-            "-c",
-            # The tests' database does not flush to disk, which `doctor` reports with exit code 1.
-            text.replace(OLLAMA, fake.url).replace("hippocampus doctor\n", "hippocampus doctor || test $? = 1\n"),
-            cwd=tmp_path,
-            env=settings,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            said = (await asyncio.wait_for(shell.communicate(), timeout=240))[0].decode()
-        finally:
-            if shell.returncode is None:
-                os.killpg(shell.pid, signal.SIGKILL)
-            if cli_process.processes_of(home):
-                cli_process.run(home, "down")
+    with forked_command.served(tmp_path / "bin"):
+        async with FakeOpenAI(listed=("qwen3:8b",)) as fake:
+            text = "set -e\n" + "\n".join(script)
+            assert OLLAMA in text
+            settings = cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0", OPENAI_API_KEY="")
+            settings["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+            shell = await asyncio.create_subprocess_exec(
+                "/bin/sh",
+                "-c",
+                # The tests' database does not flush to disk, which `doctor` reports with exit code 1.
+                text.replace(OLLAMA, fake.url).replace("hippocampus doctor\n", "hippocampus doctor || test $? = 1\n"),
+                cwd=tmp_path,
+                env=settings,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                said = (await asyncio.wait_for(shell.communicate(), timeout=240))[0].decode()
+            finally:
+                if shell.returncode is None:
+                    os.killpg(shell.pid, signal.SIGKILL)
+                if cli_process.processes_of(home):
+                    cli_process.run(home, "down")
     assert shell.returncode == 0, said
     _, first, model, worked, agent, last = said.split("== step\n")
     assert "Appended 3 events to 1 sessions." in first

@@ -26,6 +26,8 @@ async def test_evidence_counts_if_its_text_stands_in_the_window(
     assert {key: (round(found.share, 2), round(found.any, 2)) for key, found in table.items()} == {
         ("new", 1): (0, 0),
         ("running", 1): (0, 0),
+        ("stable", 1): (0, 0),
         ("new", 2000): (0.67, 0.67),
         ("running", 2000): (0.67, 0.67),
+        ("stable", 2000): (0.67, 0.67),
     }

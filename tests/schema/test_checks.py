@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncpg
-import pytest
 
 THREAD = "(SELECT id FROM threads)"
 SETUP = """
@@ -41,9 +40,26 @@ INSERT INTO api_keys (id, app_name, roles, secret_hash) VALUES ('abcdefghijkl', 
 INSERT INTO erasures (scope, app_name, user_id) VALUES ('user', 'app', 'user');
 INSERT INTO memory_tombstones (id, app_name, user_id, memory_type) VALUES (new_id(), 'app', 'user', 'summary');
 INSERT INTO slice_redraws (thread_id, stage, from_seq, upto_seq) SELECT id, 'fast', 1, 1 FROM threads;
+INSERT INTO app_cells (app_name, cell, state) VALUES ('left', 'east', 'moved');
 INSERT INTO store_items (app_name, namespace, key, value) VALUES ('app', '{n}', 'k', '{}');
 INSERT INTO webhook_endpoints (app_name, url) VALUES ('hooks', 'https://example.org/');
 INSERT INTO webhook_secrets (endpoint_id, secret) SELECT id, sha256('secret') FROM webhook_endpoints;
+SELECT store_spans(jsonb_build_array(jsonb_build_object(
+    'trace_id', repeat('a', 32), 'span_id', repeat('b', 16), 'is_root', true, 'operation_name', 'o',
+    'span_kind', 'server', 'service_name', 's', 'attributes', '{}'::jsonb, 'events', '[]'::jsonb, 'start_us', 0,
+    'duration_ns', 0, 'status_code', 'ok')));
+SELECT put_tool('app', 't', NULL, '{"display_name": "", "description": "", "permissions": {}, "kind": "python",
+    "input_schema": {}, "operation": {}, "nature": "once", "timeout_seconds": 1}');
+INSERT INTO tool_sources (app_name, name, kind, sha256, base_url) VALUES ('app', 's', 'mcp', sha256('x'), '');
+INSERT INTO tool_executions (app_name, user_id, tool_name, tool_call_id, status, expires_at, ended_at)
+VALUES ('app', 'user', 't', 'c', 'failed', now(), now());
+INSERT INTO sandbox_executions (app_name, user_id, sandbox_type, code, status, ended_at)
+VALUES ('app', 'user', 'monty', '1', 'ok', now());
+SELECT put_corpus('app', NULL, 'c', '', '{}', '{user:ann}', '{}');
+SELECT put_document('app', NULL, '{}', 'c', 'd', 't', '{text}', false, false, 'text/plain', '{}', 4, false);
+SELECT stage_chunks(id, 1, ARRAY[
+    ROW(0, '', '{}', 'text', 0, 4, NULL, sha256('x'), 0, 1, NULL, NULL)::chunk_input], NULL, false, 1, 1)
+FROM knowledge_documents;
 SELECT ping_webhook('hooks', (SELECT id FROM webhook_endpoints));
 """
 WRONG = {
@@ -103,7 +119,7 @@ WRONG = {
     "app_policies": [
         "fast_events = 0", "fast_tokens = 0", "fast_idle_seconds = 0", "deep_tokens = 0", "deep_idle_seconds = 0",
         "max_state_bytes = 0", "max_event_bytes = 0", "max_artifact_bytes = 0", "snapshot_events = 0",
-        "retention_curve = 'steep'",
+        "retention_curve = 'steep'", "redaction = 'hide'",
         "decay_rate = -1", "cleanup_threshold = 2", "min_age_days = -1", "archive_days = -1",
     ],
     "erasures": ["scope = 'planet'", "counts = '[]'"],
@@ -113,10 +129,44 @@ WRONG = {
         "namespace = '{}'", "key = ''", "value = '[]'", "ttl = '1 s'", "expires_at = now()",
         "ttl = '0 s', expires_at = now()",
     ],
+    "traces": [
+        "trace_id = 'a'", "span_id = repeat('B', 16)", "span_kind = 'other'", "attributes = '[]'", "events = '{}'",
+        "duration_ns = -1", "status_code = 'unset'",
+    ],
     "webhook_endpoints": ["app_name = ''", "disabled_at = now()"],
     "webhook_secrets": ["secret = 'short'"],
     "webhook_events": ["data = '[]'", "data = jsonb_build_object('a', repeat('x', 20000))"],
     "webhook_deliveries": ["status = 'lost'"],
+    "app_cells": ["app_name = '*'", "cell = 'no cell'", "state = 'lost'"],
+    "tools": [
+        "app_name = ''", "name = '1a'", "description = repeat('x', 8193)", "openapi_schema = '[]'",
+        "permissions = '[]'", "call_count = -1", "avg_latency_ms = -1", "kind = 'magic'", "input_schema = '[]'",
+        "output_schema = '[]'", "operation = '[]'", "nature = 'often'", "timeout_seconds = 0", "version = 0",
+    ],
+    "tool_sources": [
+        "app_name = ''", "name = ''", "kind = 'soap'", "document = '[]'", "sha256 = 'short'", "options = '[]'",
+        "version = 0",
+    ],
+    "tool_versions": ["version = 0", "definition = '[]'"],
+    "tool_executions": [
+        "attempt = 0", "status = 'lost'", "latency_ms = -1", "output_sha256 = 'short'", "ended_at = NULL",
+        "held_params = '{}'",
+    ],
+    "sandbox_executions": [
+        "app_name = ''", "sandbox_type = ''", "environment = '[]'", "status = 'lost'", "execution_time_ms = -1",
+        "resource_usage = '[]'", "ended_at = NULL",
+    ],
+    "corpus": ["app_name = ''", "user_id = ''", "name = ''", "config = '[]'"],
+    "corpus_access": ["grantee = 'ann'"],
+    "knowledge_documents": [
+        "source_uri = ''", "metadata = '[]'", "version = -1", "last_version = -1", "status = 'lost'",
+        "error_code = 'c'", "chunks = -1", "words = -1", "chunks_done = -1", "chunks_total = -1",
+    ],
+    "knowledge_versions": ["version = 0", "content_hash = 'short'", "bytes = -1", "chunks = -1", "words = -1"],
+    "knowledge_base": [
+        "chunk_index = -1", "content = ''", "char_from = -1", "page = 0", "chunk_hash = 'short'", "nth = -1",
+        "tokens = 0", "words = -1", "from_version = 0", "upto_version = 0", "char_upto = 0",
+    ],
     "data_catalogue": ["export_kind = NULL", "event_rows = NULL"],
 }  # fmt: skip
 
@@ -129,15 +179,17 @@ async def is_refused(conn: asyncpg.Connection, table: str, wrong: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("table", WRONG)
-async def test_each_table_rejects_invalid_rows(conn: asyncpg.Connection, table: str) -> None:
+async def test_each_table_rejects_invalid_rows(conn: asyncpg.Connection) -> None:
     await conn.execute(SETUP)
-    assert [wrong for wrong in WRONG[table] if not await is_refused(conn, table, wrong)] == []
+    for table, wrongs in WRONG.items():
+        assert [wrong for wrong in wrongs if not await is_refused(conn, table, wrong)] == [], table
 
 
 async def test_every_check_of_the_schema_is_tested(conn: asyncpg.Connection) -> None:
     """A new table with a CHECK belongs in the list above, or here with the test that covers it."""
-    elsewhere = {"events", "metrics_targets", "call_limits", "call_breakers", "engine_settings"}
+    elsewhere = {"events", "metrics_targets", "call_limits", "call_breakers", "engine_settings", "traces_default"}
+    # tests/autonomic: their rows are never updated, or have tests of their own.
+    elsewhere |= {"objects", "pulse_events", "pulse_events_default", "pulse_scopes", "rule_releases"}
     rows = await conn.fetch(
         """SELECT DISTINCT conrelid::regclass::text AS name FROM pg_constraint
            WHERE contype = 'c' AND connamespace = 'public'::regnamespace AND conrelid <> 0"""

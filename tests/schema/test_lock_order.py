@@ -14,7 +14,6 @@ from tests.support import worker_harness as harness
 from tests.support.lock_acts import ACTS, sqlstate_of
 from tests.support.lock_gates import until_one_waits_for_a_lock
 
-ROUNDS = 1000
 ACTS_AT_ONCE = 6
 REFUSALS = {"HP001", "HP006", "HP010", "HP014", "HP015", "HP020", "HP022", "HP046"}
 
@@ -33,8 +32,9 @@ WHERE c.status <> CASE q.status::text WHEN 'todo' THEN 'pending' WHEN 'doing' TH
 """
 
 
-async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) -> None:
-    """Six random acts start together, a thousand times, on five sessions of one user; a deadlock is an error."""
+@pytest.mark.parametrize("rounds", [150, pytest.param(1000, marks=pytest.mark.system)])
+async def test_no_deadlock_in_many_rounds_of_everything_at_once(dsn: str, rounds: int) -> None:
+    """Six random acts start together, many times, on five sessions of one user; a deadlock is an error."""
     rng = random.Random(7)
     counts: collections.Counter[str] = collections.Counter()
     async with await database.create_pool(dsn, min_size=12, max_size=12) as pool:
@@ -43,7 +43,7 @@ async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) 
         await pool.execute(f"ALTER DATABASE \"{name}\" SET deadlock_timeout = '20ms'")
         await pool.expire_connections()
         before = await deadlocks(pool)
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             chosen = rng.choices(ACTS, k=ACTS_AT_ONCE)
             codes = await asyncio.gather(*(sqlstate_of(act(pool, rng)) for act in chosen))
             # Anything but a plain refusal is a fault, above all 40P01, a deadlock.
@@ -54,7 +54,7 @@ async def test_no_deadlock_in_a_thousand_rounds_of_everything_at_once(dsn: str) 
         assert await deadlocks(pool) == before
         assert await harness.count(pool, "fact_versions") > 0
         assert await harness.count(pool, "memories_archive") > 0
-    assert min(counts[act.__name__] for act in ACTS) >= 100, counts
+    assert min(counts[act.__name__] for act in ACTS) >= rounds / 10, counts
 
 
 async def deadlocks(pool: asyncpg.Pool) -> int:

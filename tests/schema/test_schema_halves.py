@@ -173,6 +173,26 @@ class TestFunctionsFollowTheirFiles:
         await check(empty_dsn, folder)
         assert await run_sql(empty_dsn, "SELECT count_notes()") == 0
 
+    async def test_what_a_file_made_is_recorded_with_it(self, empty_dsn: str, folder: Path) -> None:
+        """Also what it made in a block with EXCEPTION, which is a transaction of its own."""
+        caught = "DO $do$ BEGIN CREATE OR REPLACE FUNCTION caught() RETURNS integer LANGUAGE sql RETURN 1;"
+        caught += " EXCEPTION WHEN division_by_zero THEN NULL; END $do$;"
+        (folder / "functions" / "count.sql").write_text(caught + COUNT)
+        await migrate(empty_dsn, folder=folder)
+        made_by = "SELECT array_agg(name || ' ' || made_by ORDER BY name) FROM hippocampus_catalogue"
+        assert await run_sql(empty_dsn, f"{made_by} WHERE made_by LIKE 'functions/%' AND kind = 'function'") == [
+            "caught() functions/count.sql",
+            "count_notes() functions/count.sql",
+            "shout() functions/shout.sql",
+        ]
+        assert await run_sql(empty_dsn, f"{made_by} WHERE kind IN ('view', 'trigger') AND name LIKE '%lo%'") == [
+            "loud functions/shout.sql"
+        ]
+        # Ids of transactions start again at 3 after 2^32.
+        assert migrate_module._maker(2**32 - 2, {"a": 2**32 - 5, "b": 7}) == "a"
+        assert migrate_module._maker(5, {"a": 2**32 - 5, "b": 7}) == "a"
+        assert migrate_module._maker(7, {"a": 2**32 - 5, "b": 7}) == "b"
+
     async def test_objects_that_others_depend_on_are_not_dropped(self, empty_dsn: str, folder: Path) -> None:
         """The error names the dependent object; nothing changed, and once it is gone `migrate` continues."""
         await migrate(empty_dsn, folder=folder)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from PIL import Image
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
+
+from tests.support.paths import ROOT
 
 FLAGS = ["--disable-gpu", "--disable-quic", "--disable-sync", "--no-first-run"]
 # Other test runs may occupy the cores.
 WAIT_MILLISECONDS = 20_000
+PICTURE_BYTES_MAX = 160_000
 WIDE, NARROW = (1400, 900), (400, 800)
 
 
@@ -49,6 +55,27 @@ async def opened(size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[
             yield Watched(await context.new_page())
         finally:
             await browser.close()
+
+
+async def fits(page: Page) -> bool:
+    """Whether nothing is wider than the window."""
+    return bool(await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def picture_folder(tmp_path: Path) -> Path:
+    """Where pictures are kept: in docs/ for `make screenshots`, else nowhere."""
+    folder = ROOT / "docs" / "screenshots" if os.environ.get("SCREENSHOTS") else tmp_path
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+async def take_picture(page: Page, name: str, size: str, scheme: str, folder: Path) -> None:
+    """Keep what is in view, from its top, in 128 colours."""
+    await page.evaluate("document.activeElement.blur(); document.querySelector('main').scrollTo(0, 0)")
+    taken = Image.open(BytesIO(await page.screenshot()))
+    target = folder / f"{name}-{size}-{scheme}.png"
+    taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(target, optimize=True)
+    assert target.stat().st_size < PICTURE_BYTES_MAX, target.name
 
 
 async def audit(page: Page, node_folder: Path) -> list[str]:

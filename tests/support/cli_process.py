@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from tests.support.forked import ForkedProcess
 from tests.support.paths import ROOT
+from workers.process.roles import ROLES
 
 COMMAND_SECONDS = 90.0
 
@@ -24,39 +29,74 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "workers", *arguments]
 
 
-def run(home: Path, *arguments: str, cwd: Path | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run one command to completion."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=cwd,
-        env=environment(home, **settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
+def run(
+    home: Path, *arguments: str, cwd: Path | None = None, by_command_line: bool = False, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Run one command to completion: forked, or started by its command line as users do.
+
+    It is also started by its command line if it has another import path.
+    """
+    if by_command_line or "PYTHONPATH" in settings:
+        return subprocess.run(
+            command(*arguments),
+            cwd=cwd,
+            env=environment(home, **settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        out, err = Path(folder) / "out", Path(folder) / "err"
+        process = ForkedProcess(
+            "workers", *arguments, environment=environment(home, **settings), log=out, errors=err, cwd=cwd or Path.cwd()
+        )
+        try:
+            code = process.wait(COMMAND_SECONDS)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(command(*arguments), code, out.read_text(), err.read_text())
+
+
+@contextlib.contextmanager
+def from_a_terminal() -> Iterator[None]:
+    """Start a process that takes signals, even if the suite itself runs under nohup or in the background of a shell."""
+    inherited = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in inherited.items():
+            signal.signal(number, handler)
 
 
 class Running:
-    """A running command, whose output is read line by line."""
+    """A running command, whose output is read line by line: forked, or started by its command line as users do."""
 
-    def __init__(self, home: Path, *arguments: str, **settings: str) -> None:
+    def __init__(self, home: Path, *arguments: str, by_command_line: bool = False, **settings: str) -> None:
         self.lines: list[str] = []
-        # As from a terminal, even if the suite itself runs under nohup or in the background of a shell.
-        inherited = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT)}
-        for number in inherited:
-            signal.signal(number, signal.SIG_DFL)
-        self.process = subprocess.Popen(
-            command(*arguments),
-            env=environment(home, **settings),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for number, handler in inherited.items():
-            signal.signal(number, handler)
+        self.process: ForkedProcess | subprocess.Popen[str]
+        if not by_command_line:
+            with tempfile.TemporaryDirectory() as folder:
+                pipe = Path(folder) / "out"
+                os.mkfifo(pipe)
+                self.process = ForkedProcess(
+                    "workers", *arguments, environment=environment(home, **settings), log=pipe, cwd=Path.cwd()
+                )
+                # Opened when the process has opened it: from then on the end of the file is the process's end.
+                self._stdout: IO[str] = pipe.open(encoding="utf-8")
+            return
+        with from_a_terminal():
+            process = subprocess.Popen(
+                command(*arguments),
+                env=environment(home, **settings),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        assert process.stdout is not None
+        self.process, self._stdout = process, process.stdout
 
     def read_until(self, wanted: str) -> str:
         """Return the next line that contains a text."""
@@ -68,19 +108,22 @@ class Running:
 
     def end(self) -> tuple[int, str]:
         """Read to the end; return the exit code and the whole output."""
-        rest, _ = self.process.communicate(timeout=COMMAND_SECONDS)
-        return self.process.returncode, "".join(self.lines) + rest
+        late = threading.Timer(COMMAND_SECONDS, self.process.kill)
+        late.start()
+        try:
+            rest = self._stdout.read()
+        finally:
+            late.cancel()
+        return self.process.wait(COMMAND_SECONDS), "".join(self.lines) + rest
 
     def children(self) -> dict[str, int]:
-        """The roles' process ids, by role."""
-        found = {}
-        for pid in pids():
-            if parent_of(pid) == self.process.pid:
-                words = words_of(pid)
-                # Between fork and exec a child still has its parent's command line.
-                if "--with-parent" in words:
-                    found[words[words.index("--with-parent") - 1]] = pid
-        return found
+        """The roles' process ids, by role: they are forked from a child of the command."""
+        of_ours = {self.process.pid, *(pid for pid in pids() if parent_of(pid) == self.process.pid)}
+        return {
+            name: pid
+            for pid in pids()
+            if parent_of(pid) in of_ours and (name := name_of(pid)) in {r.name for r in ROLES}
+        }
 
     def __enter__(self) -> Running:
         return self
@@ -90,11 +133,6 @@ class Running:
             self.process.kill()
         self.process.wait()
         self._stdout.close()
-
-    @property
-    def _stdout(self) -> IO[str]:
-        assert self.process.stdout is not None
-        return self.process.stdout
 
 
 def processes_of(home: Path) -> list[str]:
@@ -123,6 +161,14 @@ def parent_of(pid: int) -> int:
         return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
+
+
+def name_of(pid: int) -> str:
+    """Its name, as `ps -o comm` shows it."""
+    try:
+        return (Path("/proc") / str(pid) / "comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def words_of(pid: int) -> list[str]:

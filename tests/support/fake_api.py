@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import json
 import random
 import re
@@ -311,6 +312,7 @@ def as_json(status: int, value: Any, **headers: str) -> Reply:
     return Reply(status, body, headers={name.replace("_", "-"): text for name, text in headers.items()})
 
 
+@functools.cache
 def bomb() -> bytes:
     """128 MB of spaces, compressed in little memory."""
     packer = zlib.compressobj(wbits=31)

@@ -39,6 +39,9 @@ async def scan(conn: asyncpg.Connection | asyncpg.Pool, secret: str = SECRET) ->
     return found
 
 
+DOCUMENT = "FROM corpus AS c JOIN knowledge_documents AS d ON d.corpus_id = c.id WHERE c.name = $4"
+
+
 async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET) -> None:
     """Store the secret where consolidation leaves none: pending, streamed and side data."""
     session_id = await pool.fetchval("SELECT session_id FROM threads WHERE id = $1", thread)
@@ -62,6 +65,26 @@ async def hide(pool: asyncpg.Pool, user: str, thread: UUID, secret: str = SECRET
         ("store_items", "(app_name, namespace, key, value)"
          " VALUES ($1, ARRAY['users', $2, $4], 'k', jsonb_build_object('x', $5::text))"),
         ("item_vectors", "SELECT id, $5, '$', '[1]' FROM store_items WHERE namespace = ARRAY['users', $2, $4]"),
+        ("traces", "(start_time, trace_id, span_id, is_root, operation_name, span_kind, service_name, app_name,"
+         " user_id, session_id, attributes, end_time, duration_ns, status_code)"
+         " SELECT now(), md5($4), left(md5($4), 16), true, 'POST', 'server', 'writer', $1, $2, $4,"
+         " jsonb_build_object('x', $5::text), now(), 1, 'ok'"),
+        ("tool_executions", "(run_id, app_name, user_id, tool_name, tool_call_id, input_params, status, expires_at,"
+         " ended_at) SELECT id, $1, $2, 'tool', $4, jsonb_build_object('x', $5::text), 'failed', now(), now() FROM runs"
+         " WHERE thread_id = $3"),
+        ("sandbox_executions", "(run_id, app_name, user_id, sandbox_type, code, status, ended_at)"
+         " SELECT id, $1, $2, 'monty', $4 || $5, 'ok', now() FROM runs WHERE thread_id = $3"),
+        ("corpus", "(app_name, user_id, name, description) VALUES ($1, $2, $4, $5)"),
+        ("corpus_access", "(corpus_id, app_name, grantee) SELECT id, $1, 'user:' || $2 FROM corpus WHERE name = $4"),
+        ("knowledge_documents", "(corpus_id, app_name, source_uri, mime_type, last_version, status)"
+         " SELECT id, $1, $5, 'text/plain', 1, 'ready' FROM corpus WHERE name = $4"),
+        ("knowledge_versions", "(document_id, version, corpus_id, app_name, content_hash, body, is_markdown, config,"
+         f" title, bytes) SELECT d.id, 1, c.id, $1, sha256('x'), $5, false, '{{}}', '', 1 {DOCUMENT}"),
+        ("knowledge_base", "(document_id, corpus_id, app_name, chunk_index, content, char_from, char_upto, chunk_hash,"
+         " tokens, words, from_version, search)"
+         f" SELECT d.id, c.id, $1, 0, $5, 0, 1, sha256('x'), 1, 1, 1, ''::tsvector {DOCUMENT}"),
+        ("knowledge_vectors", "(id, corpus_id, app_name, model, embedding) SELECT b.id, c.id, $1, $5, '[1]'"
+         " FROM corpus AS c JOIN knowledge_base AS b ON b.corpus_id = c.id WHERE c.name = $4"),
         ("api_keys", "(id, app_name, user_id, name, roles, secret_hash)"
          " VALUES (left(md5($2 || $4), 12), $1, $2, $5, '{read}', sha256($4::text::bytea))"),
     ):  # fmt: skip

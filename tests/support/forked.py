@@ -1,55 +1,105 @@
 """Processes of the program that are forked from one which has imported it.
 
-Importing is most of the processor time of a process that lives for a test: 1.0 s for a writer, 0.6 s for a worker.
-What starts the program by its command line, as users do, is in `cli_process`.
+Importing is most of the processor time of a process that lives for a test: 1.0 s for a writer, 0.6 s for a worker, 2 s
+for `up` with its roles.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import multiprocessing
 import os
 import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from tests.support.paths import ROOT
 
 # Also what a process imports only when it is asked for it.
-_PRELOADED = ["workers.writer", "workers.mcp.endpoint", "tests.support.worker_process", "google.genai"]
+_PRELOADED = [
+    "workers.writer",
+    "workers.mcp.endpoint",
+    "tests.support.made_routes",
+    "tests.support.worker_process",
+    "tests.support.executor_process",
+    "google.genai",
+    # Compiling its patterns takes 0.7 s in each process that extracts facts.
+    "hippocampus.providers.local.provider",
+    *(
+        f"workers.cli.commands.{name}"
+        for name in ("demo", "doctor", "down", "export", "ingest", "jobs", "keys", "search", "status", "up", "worker")
+    ),
+    "workers.cli.commands.writer",
+]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOADED)
 
 
-class ForkedProcess:
-    """`python -m MODULE ARGUMENTS` with an environment of its own, whose output is appended to a file."""
+#: An exit code can be read once, and a start reads those of all others.
+_reading = threading.Lock()
 
-    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str], log: Path) -> None:
-        log.touch()
-        self._process = _context.Process(target=_main, args=(module, arguments, dict(environment), str(log)))
-        self._process.start()
+
+class ForkedProcess:
+    """`python -m MODULE ARGUMENTS`, or `python SCRIPT ARGUMENTS`, with an environment of its own.
+
+    Args:
+        module: the name of a module, or the path of a script.
+        log: the file that its output is appended to, or a descriptor.
+        errors: that of its standard error, if it is another one.
+        stdin: that of its standard input, which is empty without it.
+    """
+
+    def __init__(
+        self,
+        module: str | Path,
+        *arguments: str,
+        environment: Mapping[str, str],
+        log: Path | int,
+        errors: Path | int | None = None,
+        stdin: Path | int | None = None,
+        cwd: Path = ROOT,
+    ) -> None:
+        if isinstance(log, Path):
+            log.touch()
+        streams = [stdin or Path(os.devnull), log, log if errors is None else errors]
+        # Multiprocessing passes on the descriptors of its connections.
+        passed = [Connection(os.dup(each)) if isinstance(each, int) else each for each in streams]
+        self._process = _context.Process(target=_main, args=(module, arguments, dict(environment), passed, str(cwd)))
+        with _reading:
+            self._process.start()
+        for each in passed:
+            if isinstance(each, Connection):
+                each.close()
         assert self._process.pid is not None
         self.pid = self._process.pid
 
     @property
     def returncode(self) -> int | None:
-        """The exit code, negative for a signal; None while it runs, as far as `poll` and `wait` have seen."""
-        return self._process.exitcode
+        """The exit code, negative for a signal; None while it runs."""
+        with _reading:
+            return self._process.exitcode
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
+        wait([self._process.sentinel], timeout)
+        code = self.returncode
+        if code is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
-        return self._process.exitcode
+        return code
 
     def send_signal(self, number: signal.Signals) -> None:
-        if self._process.exitcode is None:
-            os.kill(self.pid, number)
+        # The server has taken its exit code a moment before this process knows it.
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -58,15 +108,59 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def _main(module: str, arguments: tuple[str, ...], environment: dict[str, str], log: str) -> None:
-    sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(sink, sys.__stdout__.fileno())
-    os.dup2(sink, sys.__stderr__.fileno())
-    os.close(sink)
+def _main(
+    module: str | Path,
+    arguments: tuple[str, ...],
+    environment: dict[str, str],
+    streams: list[Path | Connection],
+    cwd: str,
+) -> None:
+    source, *sinks = streams
+    # Each path is opened once: the other end of a pipe removes it then.
+    opened = {each: _opened(each, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for each in dict.fromkeys(sinks)}
+    opened[source] = _opened(source, os.O_RDONLY)
+    for number, each in enumerate(streams):
+        os.dup2(opened[each], number)
+    for descriptor in opened.values():
+        os.close(descriptor)
+    # It takes signals as a command of a terminal does, even if the suite runs in the background of a shell.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
-    os.chdir(ROOT)
-    sys.argv = [module, *arguments]
+    _show(environment)
+    # Multiprocessing has replaced it.
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process lives
+    os.chdir(cwd)
+    sys.argv = [str(module), *arguments]
+    if isinstance(module, Path):
+        sys.path.insert(0, str(module.parent))
+        runpy.run_path(str(module), run_name="__main__")
+        return
     # Imported already under its own name, which runpy would report.
-    sys.modules.pop(module, None)
+    sys.modules.pop(f"{module}.__main__" if module == "workers" else module, None)
     runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _opened(stream: Path | Connection, flags: int) -> int:
+    if isinstance(stream, Path):
+        return os.open(stream, flags, 0o644)
+    with stream:
+        return os.dup(stream.fileno())
+
+
+def _show(environment: Mapping[str, str]) -> None:
+    """Let /proc show this environment's home in place of the one that the forking process was started with.
+
+    What it forks in turn shows the same, so that `processes_of` of `cli_process` finds all of them.
+    """
+    shown = b"HIPPOCAMPUS_HOME=" + os.fsencode(environment.get("HIPPOCAMPUS_HOME", "")) + b"\0"
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return
+    # The fields 50 and 51. Nothing reads this memory any more: the variables of the program are copies.
+    begin, end = int(fields[47]), int(fields[48])
+    assert len(shown) <= end - begin
+    ctypes.memset(begin, 0, end - begin)
+    ctypes.memmove(begin, shown, len(shown))

@@ -15,6 +15,7 @@ import uvicorn
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
 from pulse.runs.agents import Agent
+from pulse.tools.registries import ToolRegistries
 from workers.api import live_streams
 from workers.api.app import build_api
 from workers.settings import Settings
@@ -39,7 +40,8 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         live_streams.opened(config, pool, agents) as live,
     ):
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
-        api = build_api(config, pool, live, LocalEmbedder(), LocalGenerator(), metrics)
+        tools = ToolRegistries(pool)
+        api = build_api(config, pool, live, LocalEmbedder(), LocalGenerator(), metrics, tools_of_apps=tools)
         server = uvicorn.Server(_server_config(api, config.max_body_bytes))
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -51,3 +53,4 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
                 live.streams.begin_stop()
                 server.should_exit = True
                 await task
+                await tools.close()

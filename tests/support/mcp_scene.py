@@ -17,12 +17,14 @@ from mcp.types import CallToolResult
 
 from hippocampus.answers import AnswerService
 from hippocampus.context_assembler import ContextAssembler
+from hippocampus.knowledge.service import KnowledgeServices
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.providers.protocols import Answerer, Embedder
 from hippocampus.search import MemorySearch
 from pulse.api_keys import Grant, Role
 from pulse.session_service import OpenSessionService
+from pulse.tools.registries import ToolRegistries
 from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import WriterProcess
 from workers.mcp.caller import Caller, Services
@@ -41,11 +43,13 @@ async def connected(
     era: Era = "auto",
     embedder: Embedder | None = None,
     generator: Answerer | None = None,
+    tools: bool = False,
 ) -> AsyncIterator[Client]:
     """A client of a server in this process, on behalf of a user; with every role if none is named."""
     used = embedder or LocalEmbedder()
     sessions = OpenSessionService(pool)
     assembler = ContextAssembler(pool, used, language="en")
+    registries = ToolRegistries(pool)
     caller = Caller(
         app_name=app,
         user_id=user,
@@ -57,6 +61,8 @@ async def connected(
             search=MemorySearch(pool, used),
             assembler=assembler,
             answers=AnswerService(assembler, generator),
+            tools=registries if tools else None,
+            knowledge=KnowledgeServices(pool, used, generator),
         ),
         slot=contextlib.nullcontext,
     )
@@ -64,6 +70,7 @@ async def connected(
         async with Client(build_server(lambda _context: caller), mode=era, read_timeout_seconds=WAIT_SECONDS) as client:
             yield client
     finally:
+        await registries.close()
         await sessions.close()
 
 

@@ -7,8 +7,8 @@ from hypothesis.internal.conjecture import providers
 
 SUITE = "suite"
 FUZZ = "fuzz"
-EXAMPLES = 100
-FUZZ_FACTOR = 10
+EXAMPLES = 50
+FUZZ_FACTOR = 25
 # Fixtures are shared between a function's examples on purpose, and a busy machine generates examples slowly.
 EXPECTED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 

@@ -7,7 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from standardwebhooks.webhooks import Webhook
 
@@ -42,12 +42,15 @@ class Receiver:
     at_once: int = 0
     at_once_max: int = 0
     port: int = 0
+    handlers: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook?token=quokka"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = cast("asyncio.Task[None]", asyncio.current_task())
+        self.handlers.add(handler)
         self.at_once += 1
         self.at_once_max = max(self.at_once_max, self.at_once)
         try:
@@ -65,6 +68,7 @@ class Receiver:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
+            self.handlers.discard(handler)
             self.at_once -= 1
             writer.close()
 
@@ -78,6 +82,11 @@ async def receiving(port: int = 0) -> AsyncIterator[Receiver]:
         yield receiver
     finally:
         server.close()
+        # An answer that never ends would outlive the test's event loop.
+        handlers = list(receiver.handlers)
+        for each in handlers:
+            each.cancel()
+        await asyncio.gather(*handlers, return_exceptions=True)
 
 
 def answer(status: int, **headers: str) -> bytes:

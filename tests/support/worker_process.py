@@ -21,6 +21,7 @@ from hippocampus.errors import MalformedReplyError, PermanentProviderError, Rate
 from workers.queue import services
 from workers.queue.claims import JobClaim
 from workers.settings import Settings
+from workers.telemetry import queue_gauges
 from workers.telemetry.metrics import Metrics
 from workers.worker import main_worker
 
@@ -45,7 +46,9 @@ def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics, role: str) -
     async def consolidate(job_id: UUID, claim: JobClaim) -> None:
         await pool.execute("INSERT INTO attempts_made VALUES ($1, $2)", job_id, os.getpid())
         fault = await pool.fetchval("DELETE FROM scripted WHERE id = (SELECT min(id) FROM scripted) RETURNING fault")
-        if fault:
+        if fault == "memory":
+            bytearray(1 << 60)
+        elif fault:
             raise FAULTS[fault]
         async with pool.acquire() as connection:
             await connection.execute("SELECT pg_advisory_lock_shared(77, 1)")
@@ -77,4 +80,5 @@ def set_clock_ahead(seconds: float) -> None:
 
 if __name__ == "__main__":
     set_clock_ahead(float(os.environ.get("CLOCK_AHEAD_SECONDS", "0")))
+    queue_gauges.READ_SECONDS = float(os.environ.get("QUEUE_READ_SECONDS", queue_gauges.READ_SECONDS))
     sys.exit(main_worker(sys.argv[1], build_services=build))

@@ -17,16 +17,29 @@ import httpx
 
 from tests.support.forked import ForkedProcess
 from tests.support.paths import ROOT
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
 
 BODY_BYTES_MAX = 9_000_000
 KEY = "test-key-0123456789abcdef"
 
 
 def free_port() -> int:
+    """A port that the kernel gives to no other process: until this one ends it is bound, and not listened on.
+
+    A server that reuses addresses, as all do that can be restarted, can bind it beside.
+    """
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("127.0.0.1", 0))
+    port: int = holder.getsockname()[1]
+    holder.detach()
+    return port
+
+
+def is_served(port: int) -> bool:
+    """Whether a process accepts connections on a port of this machine."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class WriterProcess:
@@ -62,12 +75,10 @@ class WriterProcess:
         deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             assert self.process.poll() is None, self.log_path.read_text()
-            try:
+            if is_served(self.port):
                 httpx.get(f"{self.url}/health", timeout=WAIT_SECONDS)
-            except httpx.TransportError:
-                time.sleep(0.02)
-            else:
                 return
+            time.sleep(POLL_SECONDS)
         raise AssertionError(f"no answer within {WAIT_SECONDS} s: {self.log_path.read_text()}")
 
     def log(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The page at ``/`` in a real browser, against a real writer with running agents."""
+"""The console at ``/`` in a real browser, against a real writer with running agents: conversations, and the frame."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.support.browser import NARROW, WIDE, audit, opened
+from tests.support.key_scene import made
 from tests.support.page_agents import WORDS
 from tests.support.stream_client import OWNER, asked, run_agent
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = pytest.mark.system
@@ -29,7 +30,11 @@ SHOPS = "/v1/apps/shop/users/mei/sessions"
 def writer(agents_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WriterProcess]:
     """An open writer on loopback."""
     with WriterProcess(
-        agents_dsn, tmp_path_factory.mktemp("page") / "log", module="tests.support.page_agents"
+        agents_dsn,
+        tmp_path_factory.mktemp("page") / "log",
+        module="tests.support.page_agents",
+        model_prices="tiny=1.5/10,a/b:c=1/2",
+        price_currency="EUR",
     ) as process:
         yield process
 
@@ -57,12 +62,14 @@ async def is_fitting(page: Page) -> bool:
     return bool(await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
 
 
-async def open_page(page: Page, writer: WriterProcess, thread: str | None = None) -> None:
-    await page.goto(f"{writer.url}/?{urlencode(WHO if thread is None else {**WHO, 'thread': thread})}")
+async def open_page(page: Page, writer: WriterProcess, thread: str | None = None, **more: str) -> None:
+    """Open the conversations, and one of them."""
+    named = WHO if thread is None else {**WHO, "thread": thread}
+    await page.goto(f"{writer.url}/?{urlencode({'view': 'conversation', **named, **more})}")
 
 
-async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess, tmp_path: Path) -> None:
-    """Threads are listed, a live run's text grows, its end is shown, the state and its history follow; users' messages
+async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess) -> None:
+    """Threads are listed, a live run's text grows and is cancelled, the state and its history follow; users' messages
     stay plain text; no other host is contacted, and the console stays empty."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
@@ -72,37 +79,53 @@ async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess
         event = {"author": EVIL, "content": {"text": EVIL}, "actions": {"state_delta": state}}
         await client.post(f"{SHOPS}/quiet%20one/events", json={"events": [event]})
         await open_page(page, writer)
-        await expect(page.locator("#threads button")).to_have_count(2)
-        await page.get_by_role("button", name=EVIL).click()
+        threads = page.get_by_role("navigation", name="Conversations").get_by_role("link")
+        await expect(threads).to_have_count(2)
+        await threads.filter(has_text=EVIL).click()
         timeline = page.locator("#timeline")
         await expect(timeline.locator(".user_message .text")).to_have_text(EVIL)
         await expect(timeline.locator(".thought .text")).to_have_text("I should look it up.")
         await expect(timeline.locator(".tool_call pre")).to_have_text('{"query":"a/b~c","limit":2}')
         await expect(timeline.locator(".assistant_message")).to_have_count(2)
         await expect(page.locator("#run-status")).to_have_text("Run completed")
-        await expect(page.locator("#frames .type").last).to_have_text("RUN_FINISHED")
         await expect(page.locator('[data-scope="user"] dd')).to_have_text(json.dumps(EVIL, ensure_ascii=False))
         await expect(page.locator('[data-scope="session"] dt')).to_have_text(["progress"])
         await expect(page.locator("#history > li")).to_have_count(3)
         await expect(page.locator("#history > li").last).to_contain_text('"done":0')
+        beside = page.get_by_role("navigation", name="Beside the conversation")
+        await beside.get_by_role("link", name="Runs").click()
+        await expect(page.locator("#frames .type").last).to_have_text("RUN_FINISHED")
+        await expect(page.get_by_role("list", name="Steps and tool calls").get_by_role("listitem")).to_have_count(2)
 
-        await begin(client, EVIL, "evil-2", "wait")
+        # Said by the page, followed live, and cancelled by it.
+        await page.get_by_label("Agent").select_option("wait")
+        message = page.get_by_role("textbox", name="Message")
+        await message.fill("And now?")
+        await message.press("Enter")
         talking = timeline.locator(".open .text")
         await expect(talking).to_have_text("still here ")
+        await expect(timeline.locator(".user_message .text").last).to_have_text("And now?")
+        await expect(message).to_have_value("")
         await expect(page.locator("#run-status")).to_have_text("Run is live")
-        await expect(page.locator("#threads .running")).to_have_text("live")
-        await page.screenshot(path=tmp_path / "live.png")
-        await client.post("/api/runs/evil-2/cancel")
+        await expect(threads.locator(".running")).to_have_text("live")
+        await page.get_by_role("button", name="Cancel run").click()
         await expect(page.locator("#run-status")).to_have_text("Run cancelled")
         await expect(talking).to_have_count(0)
-        await expect(page.locator("#threads .cancelled")).to_have_count(1)
+        await expect(threads.locator(".cancelled")).to_have_count(1)
 
-        await page.get_by_role("button", name="quiet one").click()
+        await threads.filter(has_text="quiet one").click()
         await expect(page.locator("#thread-title")).to_have_text("quiet one")
         await expect(page.locator('[data-scope="session"] dd')).to_have_text(json.dumps(EVIL, ensure_ascii=False))
         await expect(page.locator("#history > li")).to_contain_text(EVIL)
+        # Back changes the conversation.
+        await page.go_back()
+        await expect(page.locator("#thread-title")).to_have_text(EVIL)
+        for view in ("start", "memory"):
+            await page.goto(f"{writer.url}/?{urlencode({**WHO, 'view': view})}")
+            await expect(page.locator("main h1")).to_be_visible()
+        await expect(page.get_by_role("link", name="Start").first).to_be_visible()
         assert await page.evaluate("window.pwned") is None
-        assert await page.locator("main img, aside img, nav img, body script").count() == 0
+        assert await page.locator("main img, body script").count() == 0
         assert watched.hosts == {writer.url.removeprefix("http://")}
         assert watched.complaints == []
 
@@ -114,6 +137,7 @@ async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProces
         await client.post(SHOPS, json={"session_id": "grows"})
         await open_page(page, writer, "grows")
         await expect(page.locator("#thread-title")).to_have_text("grows")
+        await expect(page.get_by_text("This conversation has no messages yet")).to_be_visible()
         await page.evaluate(
             """() => {
               window.texts = [];
@@ -137,9 +161,29 @@ async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProces
         assert watched.complaints == []
 
 
-async def test_key_is_requested_checked_and_kept_in_memory(locked: WriterProcess) -> None:
-    """If the API requires a key, the page requests one, reports a wrong one, follows runs with tickets, and stores the
-    key neither in its address nor in the browser."""
+async def test_a_long_run_keeps_its_steps_and_says_what_it_cost(writer: WriterProcess) -> None:
+    """Of a run of more events than the page keeps, all steps are listed. Its tokens are shown by model, with their cost
+    where the operator named a price; without one it says so."""
+    async with client_of(writer) as client, opened() as watched:
+        page = watched.page
+        await run_agent(client, asked("costs", "costs-1"), "steps")
+        await run_agent(client, asked("costs", "costs-2"), "echo")
+        await open_page(page, writer, "costs", panel="runs", run="costs-1")
+        steps = page.get_by_role("list", name="Steps and tool calls").get_by_role("listitem")
+        await expect(steps.locator("code")).to_have_text(["gather", "answer"])
+        assert int((await page.locator("#runs h3 .note").inner_text()).split()[0].replace(",", "")) > 600
+        cost = page.locator(".cost dd")
+        # 700 * 1.5 + 500 * 10, of a million.
+        await expect(cost.first).to_have_text("700 tokens in, 500 out · €0.00605")
+        await expect(cost.last).to_contain_text("no price of other is configured")
+        await page.get_by_role("link", name="costs-2").click()
+        await expect(page.get_by_text("This run recorded no tokens.")).to_be_visible()
+        assert watched.complaints == []
+
+
+async def test_key_is_requested_checked_and_kept_in_memory(locked: WriterProcess, agents_dsn: str) -> None:
+    """If the API requires a key, the page requests one, reports a wrong one, follows runs with it, and stores the key
+    neither in its address nor in the browser. What a key's role or bounds forbid is not shown."""
     with locked:
         async with client_of(locked, Authorization=f"Bearer {KEY}") as client, opened() as watched:
             page = watched.page
@@ -147,23 +191,44 @@ async def test_key_is_requested_checked_and_kept_in_memory(locked: WriterProcess
             await open_page(page, locked, "secret")
             key = page.get_by_label("Key", exact=True)
             await expect(key).to_be_focused()
-            await expect(page.locator("#notice")).to_have_text("This server requires a key.")
+            await expect(page.locator("#key-status")).to_have_text("This server requires a key.")
             await key.fill("not the key")
             await key.press("Enter")
-            await expect(page.locator("#notice")).to_have_text("This server does not accept the key.")
+            await expect(page.locator("#key-status")).to_have_text("This server does not accept the key.")
             await key.fill(KEY)
             await key.press("Enter")
             await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
-            await expect(page.locator("#notice")).to_be_hidden()
+            await expect(page.locator("#key-status")).to_have_count(0)
             kept = await page.evaluate("JSON.stringify([location.href, {...localStorage}, {...sessionStorage}])")
             assert KEY not in kept
             assert await page.context.cookies() == []
             asked_urls = await page.evaluate("performance.getEntriesByType('resource').map((each) => each.name)")
             assert not [url for url in asked_urls if KEY in url]
-            await page.reload()
+            await page.get_by_role("button", name="Sign out").click()
             await expect(page.get_by_label("Key", exact=True)).to_have_value("")
-            await expect(page.locator("#notice")).to_have_text("This server requires a key.")
+            await expect(page.locator("#timeline")).to_have_count(0)
             await client.post("/api/runs/secret-1/cancel")
+
+            # A key of one app that may only read; a key of one user; a key that may not read.
+            views = page.get_by_role("navigation", name="Views").get_by_role("link")
+            for roles, user, seen in ((("read",), None, 7), (("read", "append"), "mei", 4), (("append",), None, 0)):
+                made_key = await made(agents_dsn, "shop", *roles, user_id=user)
+                await open_page(page, locked, "secret")
+                await page.get_by_label("Key", exact=True).fill(made_key.text)
+                await page.get_by_role("button", name="Sign in").click()
+                await expect(views).to_have_count(seen)
+                await expect(page.locator("#timeline")).to_have_count(1 if seen else 0)
+                may_append = "append" in roles and seen > 0
+                await expect(page.get_by_role("textbox", name="Message")).to_have_count(1 if may_append else 0)
+                if user is not None:
+                    await page.get_by_role("link", name="Hippocampus").click()
+                    await expect(page.locator("main h1")).to_have_text(user)
+                    await page.evaluate("history.pushState(null, '', '?view=memory&app=shop&user=ben')")
+                    await page.evaluate("window.dispatchEvent(new PopStateEvent('popstate'))")
+                    await expect(page.get_by_text("The key does not allow this.")).to_be_visible()
+            await expect(page.get_by_text("This key may not read")).to_be_visible()
+            # The answers 401 of wrong keys and 403 are logged by the browser itself; nothing else is.
+            assert [line for line in watched.complaints if "status of 401" not in line] == []
 
 
 async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path: Path) -> None:
@@ -178,7 +243,7 @@ async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path
                 await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
         await expect(page.locator("#notice")).to_contain_text("The server does not respond.")
         with writer:
-            await expect(page.locator("#notice")).to_be_hidden()
+            await expect(page.locator("#notice")).to_have_count(0)
             await expect(page.locator("#run-status")).to_contain_text("the process that ran it ended")
             async with client_of(writer) as client:
                 await run_agent(client, asked("away", "away-2", "are you back?"), "echo")
@@ -187,41 +252,47 @@ async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path
 
 
 async def test_keyboard_alone_is_enough(writer: WriterProcess) -> None:
-    """Without a mouse: the form, the list, the conversation and the stream are reached in order,
-    and focus is visible."""
+    """Without a mouse: the list of users, the navigation, the list of conversations, the conversation and the composer
+    are reached in order, and focus is visible."""
     async with client_of(writer) as client, opened() as watched:
         page, press = watched.page, watched.page.keyboard.press
         await run_agent(client, asked("keys", "keys-1"), "echo")
-        await page.goto(writer.url)
-        await expect(page.get_by_label("App", exact=True)).to_be_focused()
-        await page.keyboard.type(WHO["app"])
-        await press("Tab")
-        await page.keyboard.type(WHO["user"])
-        await press("Enter")
-        button = page.get_by_role("button", name="keys")
-        await expect(button).to_be_visible()
-        for _ in range(20):
-            await press("Tab")
-            if await button.evaluate("(element) => element === document.activeElement"):
-                break
-        await expect(button).to_be_focused()
-        outline = await button.evaluate("(element) => getComputedStyle(element).outlineStyle")
-        assert outline == "solid"
-        await press("Enter")
-        await expect(button).to_have_attribute("aria-current", "true")
-        await expect(page.locator("#timeline .assistant_message .text")).to_have_text("hi ")
-        await expect(button).to_be_focused()
-        reached = []
-        for _ in range(12):
-            await press("Tab")
-            reached.append(await page.evaluate("document.activeElement.id || document.activeElement.localName"))
-        assert reached.index("log") < reached.index("summary")
-        await page.goto(f"{writer.url}/?{urlencode({**WHO, 'thread': 'keys'})}")
-        await expect(button).to_have_attribute("aria-current", "true")
+        await page.goto(f"{writer.url}/?view=start&app=shop")
+        person = page.locator("#users a.name-link")
+        await expect(person).to_be_visible()
+
+        async def reach(what: Any, presses: int = 30) -> None:
+            for _ in range(presses):
+                await press("Tab")
+                if await what.evaluate("(element) => element === document.activeElement"):
+                    return
+            raise AssertionError(f"not reached: {what}")
+
         await press("Tab")
         await expect(page.locator(".skip")).to_be_focused()
         await press("Enter")
-        await expect(page.locator("#conversation")).to_be_focused()
+        await expect(page.locator("main")).to_be_focused()
+        await reach(person)
+        await press("Enter")
+        await expect(page.locator("main h1")).to_have_text("mei")
+        await page.locator("body").focus()
+        conversations = page.get_by_role("navigation", name="Views").get_by_role("link", name="Conversations")
+        await reach(conversations)
+        assert await conversations.evaluate("(element) => getComputedStyle(element).outlineStyle") == "solid"
+        await press("Enter")
+        thread = page.get_by_role("link", name="keys")
+        await expect(thread).to_be_visible()
+        await reach(thread)
+        await press("Enter")
+        await expect(thread).to_have_attribute("aria-current", "true")
+        await expect(page.locator("#timeline .assistant_message .text")).to_have_text("hi ")
+        await expect(thread).to_be_focused()
+        await expect(page.get_by_role("textbox", name="Message")).to_be_visible()
+        reached = []
+        for _ in range(40):
+            await press("Tab")
+            reached.append(await page.evaluate("document.activeElement.id || document.activeElement.localName"))
+        assert reached.index("timeline") < reached.index("textarea")
         assert watched.complaints == []
 
 
@@ -234,39 +305,88 @@ async def test_layout_and_accessibility(writer: WriterProcess, node_folder: Path
         await run_agent(client, asked(thread, f"{thread}-1", "Where is my parcel? " + "x" * 300))
         await run_agent(client, asked(f"{thread} failed", f"{thread}-f"), "fail")
         await begin(client, thread, f"{thread}-2", "wait", "And now?")
-        await open_page(page, writer, thread)
-        await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
-        await page.locator("#stream summary").click()
-        await expect(page.locator("#history > li")).to_have_count(3)
+        for panel in ("state", "runs"):
+            await open_page(page, writer, thread, panel=panel)
+            await expect(page.locator("#timeline .open .text")).to_have_text("still here ")
+            await expect(page.locator("#history > li" if panel == "state" else "#frames .type").first).to_be_visible()
+            for width, height in (WIDE, (900, 800), NARROW):
+                await page.set_viewport_size({"width": width, "height": height})
+                await page.screenshot(path=tmp_path / f"{scheme}-{width}-{panel}.png", full_page=True)
+                assert await is_fitting(page), width
+                assert await audit(page, node_folder) == [], (panel, width)
         background = await page.evaluate("getComputedStyle(document.body).backgroundColor")
-        for width, height in (WIDE, (900, 800), NARROW):
-            await page.set_viewport_size({"width": width, "height": height})
-            await page.screenshot(path=tmp_path / f"{scheme}-{width}.png", full_page=True)
-            assert await is_fitting(page), width
-            assert await audit(page, node_folder) == []
         red, *_ = (int(part) for part in background.removeprefix("rgb(").rstrip(")").split(","))
         assert red > 200 if scheme == "light" else red < 60
+        # The switch of the page overrules the system's scheme, and is kept.
+        await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+        other = "dark" if scheme == "light" else "light"
+        await page.get_by_label("Colours").select_option(other)
+        await page.reload()
+        switched = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert switched != background
         await client.post(f"/api/runs/{thread}-2/cancel")
         assert watched.complaints == []
 
 
 async def test_long_conversation_is_shown_from_its_end(writer: WriterProcess) -> None:
-    """Of a long conversation the newest part is shown, and earlier parts on request, each message once."""
+    """Of a long conversation only what is in view exists, from its end; scrolling up reads earlier parts, each message
+    once. Long results of tools are folded, and a turn is opened by its link, in a thread outside of the list too."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await client.post(SHOPS, json={"session_id": "long"})
-        events = [{"author": "user", "content": {"text": f"message {number}"}} for number in range(250)]
+        events: list[dict[str, Any]] = [
+            {"author": "user", "content": {"text": f"message {number}"}} for number in range(450)
+        ]
         await client.post(f"{SHOPS}/long/events", json={"events": events})
         await open_page(page, writer, "long")
-        items = page.locator("#timeline .text")
-        await expect(items.last).to_have_text("message 249")
-        await expect(items).to_have_count(100)
+        box, items = page.locator("#timeline"), page.locator("#timeline .text")
+        await expect(items.last).to_have_text("message 449")
         await expect(items.last).to_be_in_viewport()
-        for count in (200, 250):
-            await page.get_by_role("button", name="Show earlier", exact=True).click()
-            await expect(items).to_have_count(count)
-        await expect(page.locator("#earlier")).to_be_hidden()
-        assert await items.all_text_contents() == [f"message {number}" for number in range(250)]
+        assert await items.count() < 60
+        seen: dict[str, None] = {}
+        first = page.locator("#timeline .text", has_text="message 0").first
+
+        async def is_at_the_first() -> bool:
+            seen.update(dict.fromkeys(await items.all_text_contents()))
+            await box.evaluate("(element) => element.scrollBy(0, -element.clientHeight / 2)")
+            return await first.count() > 0 and "message 0" in seen
+
+        await until(is_at_the_first)
+        assert set(seen) == {f"message {number}" for number in range(450)}
+        await box.evaluate("(element) => element.scrollTo(0, element.scrollHeight)")
+        await expect(items.last).to_have_text("message 449")
         await client.post(f"{SHOPS}/long/events", json={"events": [{"author": "user", "content": {"text": "newest"}}]})
         await expect(items.last).to_have_text("newest")
-        assert watched.complaints == []
+        await expect(items.last).to_be_in_viewport()
+
+        await open_page(page, writer, "long", turn="200", panel="drawn")
+        chosen = page.locator("#timeline .chosen .text")
+        await expect(chosen).to_have_text("message 199")
+        await expect(chosen).to_be_in_viewport()
+        await expect(page.locator("#drawn .turn-text").first).to_have_text("message 199")
+        # One page is read on, and the rest as the reader scrolls.
+        read: list[str] = []
+        page.on("request", lambda request: read.append(request.url) if "after_sequence" in request.url else None)
+        await open_page(page, writer, "long", turn="5")
+        await expect(chosen).to_have_text("message 4")
+        await expect(chosen).to_be_in_viewport()
+        await expect(page.locator("#timeline")).to_have_attribute("aria-busy", "false")
+        assert len(read) <= 1
+
+        async def is_newest() -> bool:
+            await box.evaluate("(element) => element.scrollTo(0, element.scrollHeight)")
+            return await items.last.text_content() == "newest"
+
+        await until(is_newest)
+        assert len(read) > 3
+
+        for number in range(101):
+            await client.post(SHOPS, json={"session_id": f"crowd {number}"})
+        await open_page(page, writer, "long")
+        await expect(items.last).to_have_text("newest")
+        find = page.get_by_label("Find a conversation")
+        await find.fill("LON")
+        await expect(page.locator(".thread-name")).to_have_text(["long"])
+        await open_page(page, writer, "there is none")
+        await expect(page.get_by_text("There is no such conversation")).to_be_visible()
+        assert [line for line in watched.complaints if "status of 404" not in line] == []

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -36,6 +37,7 @@ TREE = ("pulse", "hippocampus", "workers", "schema", "examples", "pyproject.toml
 USERS = "/v1/apps/shop/users"
 SESSIONS = 8
 WAIT_SECONDS = 60.0
+PATIENCE_SECONDS = 30.0
 # What an expanding migration may do to tables that the previous release reads and writes.
 EXPANDING = """
 ALTER TABLE threads ADD COLUMN label text, ADD COLUMN priority integer NOT NULL DEFAULT 0;
@@ -211,17 +213,17 @@ class Traffic:
                 await self.request("POST", f"{USERS}/{session}/context", json={"query": "plum", "session_id": session})
 
     async def probe(self, url: str) -> httpx.Response:
-        """Ask as a load balancer does: three times before a process counts as failing.
+        """Ask as a patient load balancer does: for half a minute before a process counts as failing.
 
-        On a busy machine one check may not reach the database within its two seconds. A writer that refuses the schema
+        On a busy machine a check may not reach the database within its two seconds. A writer that refuses the schema
         refuses it each time.
         """
-        for _ in range(3):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
             response = await self.client.get(f"{url}/health")
-            if response.status_code == 200:
-                break
+            if response.status_code == 200 or time.monotonic() > deadline:
+                return response
             await asyncio.sleep(1.1)  # an outcome is kept for a second
-        return response
 
     async def watch(self) -> None:
         while not self.is_over:

@@ -7,6 +7,7 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +22,11 @@ from hippocampus.errors import (
     RateLimitedError,
     TransientProviderError,
 )
+from tests.support.pace import slowdown
 from tests.support.paths import ROOT
-from tests.support.waiting import WAIT_SECONDS
-from workers.models.call_gate import GateRule, SharedCallGate
+from tests.support.waiting import WAIT_SECONDS, until
+from workers.models.call_gate import GateRule, SharedCallGate, embedder_gate, generator_gate
+from workers.settings import Settings
 from workers.telemetry.call_metrics import CallMetrics
 
 RATE, BURST = 50, 5
@@ -110,6 +113,10 @@ async def breaker(pool: asyncpg.Pool) -> str | None:
     return state
 
 
+async def _is_half_open(pool: asyncpg.Pool) -> bool:
+    return await breaker(pool) == "half_open"
+
+
 async def let_time_pass(pool: asyncpg.Pool) -> None:
     """End the open breaker's wait."""
     await pool.execute("UPDATE call_breakers SET next_probe_at = clock_timestamp()")
@@ -121,6 +128,7 @@ DOWN = TransientProviderError("no answer", code="503")
 # -- the limit
 
 
+@pytest.mark.timing
 async def test_no_second_has_more_calls_than_rate_and_burst(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
     """40 callers at once for 2 s: at most 50 + 5 calls start in any second, and at least 50 a second do."""
     await pool.execute(STARTS)
@@ -145,24 +153,52 @@ async def test_no_second_has_more_calls_than_rate_and_burst(pool: asyncpg.Pool, 
         " FROM starts) AS windows"
     )
     assert worst <= RATE + BURST
-    assert total == pytest.approx(RATE * seconds + BURST, abs=2)
-    assert done >= 2 * RATE - 5
+    # What a busy machine does not ask for in time is lost beyond the burst.
+    assert (RATE * seconds + BURST) / slowdown() ** 2 - 2 <= total <= RATE * seconds + BURST + 2
+    assert done >= (2 * RATE - 5) / slowdown() ** 2
 
 
 async def test_a_wait_that_is_too_long_is_not_slept(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
     """The call is postponed with the time to retry, and takes no slot from the waiting callers."""
     sleeps = Sleeps()
-    gate = make_gate(sleeps, calls_per_second=0.5, burst=1, wait_seconds_max=3)
+    gate = make_gate(sleeps, calls_per_second=0.01, burst=1, wait_seconds_max=150)
     assert [await outcome(gate) for _ in range(2)] == ["ok", "ok"]
-    assert sleeps == [pytest.approx(2, abs=0.3)]
+    assert sleeps == [pytest.approx(100, abs=40)]
     full_at = await pool.fetchval("SELECT full_at FROM call_limits")
     with pytest.raises(RateLimitedError) as caught:
         async with gate.admit("summarize"):
             raise AssertionError("it was sent")
     assert isinstance(caught.value, CallPostponedError)
-    assert caught.value.retry_after_seconds == pytest.approx(4, abs=0.5)
+    assert caught.value.retry_after_seconds == pytest.approx(200, abs=40)
     assert await pool.fetchval("SELECT full_at FROM call_limits") == full_at
-    assert gate.pause_seconds() == pytest.approx(1, abs=0.5)
+    assert gate.pause_seconds() == pytest.approx(50, abs=40)
+
+
+async def test_calls_that_yield_are_delayed_first(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
+    """Where the limit is reached, a deep reflection waits for a free slot, and whoever comes later goes before it."""
+    rule = {"calls_per_second": 0.01, "burst": 1, "wait_seconds_max": 150}
+    assert await outcome(make_gate(**rule)) == "ok"
+    overtaken = Sleeps()
+
+    async def overtake(seconds: float) -> None:
+        if not overtaken:
+            await pool.fetch("SELECT reserve_call('m', 0.01, 1, 1, 150)")
+        await overtaken(seconds)
+
+    yielding = make_gate(overtake, yields=True, **rule)
+    assert await outcome(yielding) == "CallPostponedError limited"
+    assert overtaken == [pytest.approx(100, abs=40)]
+    assert yielding.pause_seconds() == pytest.approx(50, abs=40)
+    # Nobody else wants the slot: it is taken once it is free.
+    began = time.monotonic()
+    await pool.execute("UPDATE call_limits SET full_at = clock_timestamp() + interval '0.4 seconds'")
+    assert await outcome(make_gate(yields=True, **{**rule, "calls_per_second": 100})) == "ok"
+    assert time.monotonic() - began > 0.3
+    # An open breaker and another role's gate are as they were.
+    for role, yields in (("deep_reflection", True), ("retention", True), ("fast_replay", False), ("writer", False)):
+        for make in (generator_gate, embedder_gate):
+            gate = make(Settings(), pool, CallMetrics(CollectorRegistry()), role)
+            assert gate._rule.yields == yields
 
 
 async def test_a_rate_of_zero_reserves_nothing(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
@@ -190,7 +226,7 @@ async def test_a_penalty_applies_to_waiting_callers(pool: asyncpg.Pool, make_gat
     async def penalised_meanwhile(_seconds: float) -> None:
         await pool.execute("SELECT penalise_limit('m', 60)")
 
-    gate = make_gate(penalised_meanwhile, calls_per_second=1, burst=1)
+    gate = make_gate(penalised_meanwhile, calls_per_second=0.02, burst=1)
     assert [await outcome(gate) for _ in range(2)] == ["ok", "CallPostponedError limited"]
 
 
@@ -198,10 +234,10 @@ async def test_after_a_penalty_there_is_no_burst(pool: asyncpg.Pool) -> None:
     """Delayed callers start one by one."""
     now = "extract(epoch FROM clock_timestamp())::double precision"
     penalised_at = await pool.fetchval(f"SELECT {now}")
-    await pool.execute("SELECT penalise_limit('m', 2)")
-    starts = [await pool.fetchval(f"SELECT {now} + wait_seconds FROM reserve_call('m', 10, 4)") for _ in range(4)]
-    assert starts[0] - penalised_at > 2.09
-    assert [later - sooner for sooner, later in itertools.pairwise(starts)] == pytest.approx([0.1] * 3, abs=0.03)
+    await pool.execute("SELECT penalise_limit('m', 20)")
+    starts = [await pool.fetchval(f"SELECT {now} + wait_seconds FROM reserve_call('m', 1, 4, 1, 60)") for _ in range(4)]
+    assert starts[0] - penalised_at > 20.9
+    assert [later - sooner for sooner, later in itertools.pairwise(starts)] == pytest.approx([1] * 3, abs=0.3)
 
 
 @pytest.mark.parametrize("daily", [True, False])
@@ -220,11 +256,11 @@ async def test_an_invalid_rate_is_an_error(pool: asyncpg.Pool, arguments: str) -
 
 
 async def test_waits_and_refusals_are_measured(make_gate: MakeGate, registry: CollectorRegistry) -> None:
-    gate = make_gate(Sleeps(), calls_per_second=1, burst=1, wait_seconds_max=1.5)
+    gate = make_gate(Sleeps(), calls_per_second=0.01, burst=1, wait_seconds_max=150)
     assert [await outcome(gate) for _ in range(3)] == ["ok", "ok", "CallPostponedError limited"]
     labels = {"provider": "gemini", "operation": "summarize"}
     assert registry.get_sample_value("model_rate_limit_wait_seconds_count", labels) == 2
-    assert registry.get_sample_value("model_rate_limit_wait_seconds_sum", labels) == pytest.approx(1, abs=0.2)
+    assert registry.get_sample_value("model_rate_limit_wait_seconds_sum", labels) == pytest.approx(100, abs=40)
     labels["reason"] = "limited"
     assert registry.get_sample_value("model_calls_postponed_total", labels) == 1
 
@@ -282,13 +318,13 @@ async def test_two_simultaneous_requests_are_one_probe(pool: asyncpg.Pool, make_
 
 async def test_a_failed_probe_opens_for_twice_as_long(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
     """Up to 16 times; the job that was the probe is not blamed."""
-    gate = make_gate(failures_max=1, open_seconds=10)
+    gate = make_gate(failures_max=1, open_seconds=100)
     waits = []
     for _ in range(6):
         assert await outcome(gate, DOWN) == "CallPostponedError 503"
         waits.append(await pool.fetchval("SELECT probe_seconds FROM call_breaker_states()"))
         await let_time_pass(pool)
-    assert waits == pytest.approx([10, 20, 40, 80, 160, 160], abs=0.5)
+    assert waits == pytest.approx([100, 200, 400, 800, 1600, 1600], abs=40)
 
 
 async def test_a_cancelled_or_lost_probe_makes_room_for_another(pool: asyncpg.Pool, make_gate: MakeGate) -> None:
@@ -297,9 +333,13 @@ async def test_a_cancelled_or_lost_probe_makes_room_for_another(pool: asyncpg.Po
     await outcome(gate, DOWN)
     await outcome(gate, DOWN)
     await let_time_pass(pool)
-    probe = asyncio.create_task(outcome(gate))
-    while await breaker(pool) != "half_open":
-        await asyncio.sleep(0.001)
+
+    async def call_without_end() -> None:
+        async with gate.admit("summarize"):
+            await asyncio.Event().wait()
+
+    probe = asyncio.create_task(call_without_end())
+    await until(lambda: _is_half_open(pool))
     probe.cancel()
     with pytest.raises(asyncio.CancelledError):
         await probe

@@ -14,7 +14,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from tests.conftest import FAST_SETTINGS
+from tests.conftest import FAST_SETTINGS, copied
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
 from workers.embedded import binaries
@@ -36,12 +36,9 @@ server.stop()
 
 
 @pytest.fixture(scope="module")
-def made_home(home_root: Path) -> Path:
+def made_home(made: Path, home_root: Path) -> Path:
     """A home with an initialised data folder; no server runs."""
-    folder = home_root / "embedded"
-    with EmbeddedServer(folder, settings=FAST_SETTINGS):
-        pass
-    return folder
+    return copied(made, home_root / "embedded")
 
 
 @pytest.fixture
@@ -242,13 +239,12 @@ def test_an_unknown_version_is_refused(made_home: Path) -> None:
         EmbeddedServer(made_home, major=15).start()
 
 
-def test_a_lost_password_is_reported(home: Path) -> None:
+def test_a_lost_password_is_reported(made: Path, home: Path) -> None:
     """The data without its password file: the error names the file and the fix."""
-    with EmbeddedServer(home, settings=FAST_SETTINGS) as server:
-        pass
+    copied(made, home)
     (home / "password-18").unlink()
     with pytest.raises(EmbeddedServerError, match=r"password-18.*remove"):
-        server.start()
+        EmbeddedServer(home, settings=FAST_SETTINGS).start()
     assert servers_of(home) == []
 
 

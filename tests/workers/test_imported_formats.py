@@ -273,3 +273,22 @@ async def test_memories_are_stored_once_and_refused_ones_named(pool: asyncpg.Poo
     assert [(row["user_id"], row["content"]) for row in rows] == [("ann", "Lives in Oslo"), ("ben", "Likes rowing")]
     assert rows[0]["occurred_at"].timestamp() == MAY_8
     await service.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        ({"results": 7}, "results must be a list"),
+        ({**ZEP_GRAPH, "nodes": True}, "nodes must be a list"),
+        ({**LETTA, "blocks": {"a": 1}}, "blocks must be a list"),
+        ({**LETTA, "tools": 3}, "tools must be a list"),
+        ({"mapping": {"a": {"parent": ["a"]}}}, "node ['a'] of the mapping is missing"),
+        ({**ITEMS, "data": [*ITEMS["data"], {"type": ["message"]}]}, None),
+        ({**THREAD, "data": [{**THREAD["data"][0], "thread_id": {"id": 1}}]}, None),
+    ],
+)
+def test_members_of_another_type_are_rejected(tmp_path: Path, content: Any, error: str | None) -> None:
+    """Found by fuzzing: each ended in a TypeError."""
+    path = write(tmp_path, content, "file.json")
+    rejected = [item.error for item in reader.read(path).items if isinstance(item, Rejected)]
+    assert [error in each for each in rejected if error] == ([True] if error else [])

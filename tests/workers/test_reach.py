@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 import structlog
 
 from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY
 from tests.support.fake_openai import FakeOpenAI
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
+from tests.support.writer_process import WriterProcess
 from workers import doctor
 from workers.models import reach
 from workers.models.factory import make_embedder, make_generator
@@ -40,7 +42,7 @@ async def test_it_is_logged_until_it_answers(openai: pytest.MonkeyPatch) -> None
     models = [(settings.chosen("generator"), generator), (settings.chosen("embedder"), embedder)]
     with structlog.testing.capture_logs() as logs:
         task = asyncio.create_task(reach.report_unreachable(models, repeat_seconds=0.01))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(logs) < 4:
                 await asyncio.sleep(0.01)
         task.cancel()
@@ -71,6 +73,18 @@ async def test_a_worker_reports_it_within_ten_seconds(workers: Workers) -> None:
     await until(lambda: "model_not_reached" in worker.lines(), seconds=10)
     lines = (json.loads(line) for line in worker.lines().splitlines() if "model_not_reached" in line)
     assert {line["model"] for line in lines} == {"openai:gpt-5.4-mini"}
+
+
+async def test_a_writer_reports_both_of_its_models(dsn: str, tmp_path: Path) -> None:
+    """It answers questions by the generator, and embeds queries."""
+    settings = {"generator": "openai:gpt-5.4-mini", "embedder": "openai:tiny", "provider_base_url": NOWHERE}
+    with WriterProcess(dsn, tmp_path / "log", **settings) as writer:
+
+        def reported() -> set[str]:
+            return {line["kind"] for line in writer.log() if line["event"] == "model_not_reached"}
+
+        # It asks at once, and again after a minute.
+        await until(lambda: reported() == {"generator", "embedder"}, seconds=50)
 
 
 async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:

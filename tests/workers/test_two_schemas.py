@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
+import psycopg
 import pytest
 
 from hippocampus import Hippocampus
 from pulse import database
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import load_queries
+from tests.conftest import cloned, dsn_of
 from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
 from tests.support.real_worker import PRODUCT
 from tests.support.waiting import until
 from tests.support.worker_process import TABLES
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import check_schema, migrate
 
 SECOND = "second"
@@ -23,12 +29,25 @@ SECOND = "second"
 APP, USER = "app", "user"
 
 
+@pytest.fixture(scope="module")
+def both(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
+    """A database with both schemas, to be cloned."""
+    with cloned(admin, template) as name:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, migrate(f"{dsn_of(server, name)}&schema={SECOND}")).result()
+        yield name
+
+
 @pytest.fixture
-async def second(dsn: str) -> str:
+def dsn(server: EmbeddedServer, admin: psycopg.Connection, both: str) -> Iterator[str]:
+    with cloned(admin, both) as name:
+        yield dsn_of(server, name)
+
+
+@pytest.fixture
+def second(dsn: str) -> str:
     """The address of a second schema of a database whose `public` is migrated too."""
-    address = f"{dsn}&schema={SECOND}"
-    await migrate(address)
-    return address
+    return f"{dsn}&schema={SECOND}"
 
 
 async def test_every_statement_is_unambiguous_in_the_second_schema(second: str) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -23,15 +22,17 @@ from standardwebhooks.webhooks import WebhookVerificationError
 from hippocampus import ErasureService, Hippocampus, WebhookNotFoundError
 from hippocampus.webhooks.service import EVENT_TYPES, DeliveryStatus, NewWebhook, WebhookDelivery, WebhookService
 from pulse.errors import InvalidInputError
+from pulse.outbound import addresses
+from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
 from tests.support.queue_rows import in_process
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.webhook_receiver import Receiver, answer, receiving
 from tests.support.worker_harness import Workers
+from tests.support.writer_process import free_port, is_served
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
 from workers.telemetry.metrics import Metrics
-from workers.webhooks import addresses
 from workers.webhooks.http_post import Answer, post
 from workers.webhooks.sender import WebhookSender
 
@@ -53,7 +54,8 @@ def service(pool: asyncpg.Pool) -> WebhookService:
 @contextlib.asynccontextmanager
 async def sending(pool: asyncpg.Pool, dsn: str, **settings: Any) -> AsyncIterator[Metrics]:
     """A real worker of the queue within the test, whose delays are short."""
-    given = {"webhook_networks": LOOPBACK, "webhook_retry_seconds": "0.01,0.01,0.01", "webhook_timeout_seconds": 5}
+    given = {"webhook_networks": LOOPBACK, "webhook_retry_seconds": "0.01,0.01,0.01"}
+    given |= {"webhook_timeout_seconds": WAIT_SECONDS}
     metrics = Metrics()
     sender = WebhookSender(pool, Settings(DATABASE_URL=dsn, **{**given, **settings}), metrics)
     app, worker = in_process(dsn, pool, queue="webhooks", deliver_webhook=sender.deliver)
@@ -196,7 +198,7 @@ async def test_a_delivery_is_signed_sent_again_under_its_id_and_ends(
     made = await service.add("app", receiver.url)
     other = await service.add("other", receiver.url)
     assert made.secret not in repr(made)
-    async with sending(pool, dsn, webhook_timeout_seconds=1) as metrics:
+    async with sending(pool, dsn, webhook_timeout_seconds=min(at_this_pace(1), 10)) as metrics:
         found = await ended(service, await service.ping("app", made.endpoint.id))
     assert (found.status, found.attempts, found.response_status, found.error_code) == ("delivered", 3, 204, None)
     assert [each.id for each in receiver.received] == [str(found.event_id)] * 3
@@ -388,8 +390,8 @@ async def test_a_sender_that_is_killed_before_it_records_sends_again_under_the_s
     assert (found.status, found.attempts) == ("delivered", 2)
     assert [each.id for each in receiver.received] == [str(found.event_id)] * 2
     # Nor does a log hold an address or a secret.
+    await until(lambda: "webhook_delivered" in second.lines())
     lines = first.lines() + second.lines()
-    assert "webhook_delivered" in lines
     assert "quokka" not in lines
     assert made.secret not in lines
 
@@ -437,18 +439,18 @@ async def test_no_connection_is_made_to_a_private_address_by_whatever_name(recei
     for host in ("127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]"):
         for scheme in ("http", "https"):
             url = f"{scheme}://{host}:{receiver.port}/"
-            assert (await post(url, {}, b"", timeout_seconds=5)).error_code == "refused_address", host
+            assert (await post(url, {}, b"", timeout_seconds=WAIT_SECONDS)).error_code == "refused_address", host
     lookups: list[Sequence[str]] = [["93.184.216.34", "127.0.0.1"], ["127.0.0.1"], ["192.0.2.1"]]
 
     async def rebinding(_host: str, _port: int) -> Sequence[str]:
         return lookups.pop(0)
 
     url = f"http://rebinding.example:{receiver.port}/"
-    found = await post(url, {}, b"", timeout_seconds=5, resolve=rebinding)
+    found = await post(url, {}, b"", timeout_seconds=WAIT_SECONDS, resolve=rebinding)
     assert (found.error_code, len(lookups)) == ("refused_address", 2)
     # Resolved once, connected to what was checked: a second answer is never asked for.
     allowed = addresses.parse_networks("127.0.0.1")
-    found = await post(url, {"X-A": "b"}, b"{}", timeout_seconds=5, resolve=rebinding, allowed=allowed)
+    found = await post(url, {"X-A": "b"}, b"{}", timeout_seconds=WAIT_SECONDS, resolve=rebinding, allowed=allowed)
     assert (found, len(lookups)) == (Answer(204), 1)
     [received] = receiver.received
     assert received.headers["host"] == f"rebinding.example:{receiver.port}"
@@ -458,8 +460,10 @@ async def test_what_keeps_a_request_from_its_receiver_is_named() -> None:
     async def public(_host: str, _port: int) -> Sequence[str]:
         return ["93.184.216.34"]
 
-    assert (await post("http://a.example/", {}, b"", timeout_seconds=5, resolve=public)).error_code == "plain_http"
-    assert (await post("https://nowhere.invalid/", {}, b"", timeout_seconds=20)).error_code in ("name", "timeout")
+    found = await post("http://a.example/", {}, b"", timeout_seconds=WAIT_SECONDS, resolve=public)
+    assert found.error_code == "plain_http"
+    found = await post("https://nowhere.invalid/", {}, b"", timeout_seconds=20)
+    assert found.error_code in ("name", "timeout")
 
     async def speaks_no_tls(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -468,8 +472,8 @@ async def test_what_keeps_a_request_from_its_receiver_is_named() -> None:
     allowed = addresses.parse_networks(LOOPBACK)
     async with await asyncio.start_server(speaks_no_tls, "127.0.0.1", 0) as server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        assert (await post(url, {}, b"", timeout_seconds=5, allowed=allowed)).error_code == "tls"
-    assert (await post(url, {}, b"", timeout_seconds=5, allowed=allowed)).error_code == "connection"
+        assert (await post(url, {}, b"", timeout_seconds=WAIT_SECONDS, allowed=allowed)).error_code == "tls"
+    assert (await post(url, {}, b"", timeout_seconds=WAIT_SECONDS, allowed=allowed)).error_code == "connection"
 
 
 # Endpoints
@@ -539,16 +543,15 @@ async def test_the_receiver_of_the_documentation_verifies_and_recognises_repetit
     pool: asyncpg.Pool, dsn: str, service: WebhookService
 ) -> None:
     [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     made = await service.add("app", f"http://127.0.0.1:{port}/")
     environment = {**os.environ, "WEBHOOK_SECRET": made.secret, "PORT": str(port)}
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", example, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     try:
-        async with sending(pool, dsn, webhook_retry_seconds=",".join(["0.2"] * 20)):
+        await until(lambda: is_served(port))
+        async with sending(pool, dsn, webhook_retry_seconds="60"):
             first = await ended(service, await service.ping("app", made.endpoint.id))
             await service.replay("app", made.endpoint.id, event_id=first.event_id)
             await all_ended(service)

@@ -17,6 +17,7 @@ class ScriptedLlm(BaseLlm):
 
     model: str = "scripted"
     answer: Callable[[LlmRequest], Reply]
+    usage: types.GenerateContentResponseUsageMetadata | None = None
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -27,7 +28,7 @@ class ScriptedLlm(BaseLlm):
         if stream and text:
             for piece in (text[: len(text) // 2], text[len(text) // 2 :]):
                 yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=piece)]), partial=True)
-        yield LlmResponse(content=types.Content(role="model", parts=parts))
+        yield LlmResponse(content=types.Content(role="model", parts=parts), usage_metadata=self.usage)
 
 
 def last_text(request: LlmRequest) -> str:

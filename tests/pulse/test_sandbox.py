@@ -1,0 +1,316 @@
+"""The sandbox: attacks on the default backend, limits, records, tools, and backends that do not work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from pulse.errors import InvalidInputError
+from pulse.outbound.addresses import parse_networks
+from pulse.sandbox import seccomp
+from pulse.sandbox.adapters import CommandBackend, ContainerBackend, RemoteBackend
+from pulse.sandbox.bwrap import BwrapBackend
+from pulse.sandbox.monty import MontyBackend
+from pulse.sandbox.records import Limits, SandboxRequest, SandboxResult, read_limits
+from pulse.sandbox.service import Sandbox, make_sandbox_backend
+from pulse.tools.registry import ToolRegistry
+from tests.support.sandbox_attacks import attacks, run_attacks
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def monty() -> AsyncIterator[MontyBackend]:
+    backend = MontyBackend()
+    yield backend
+    await backend.close()
+
+
+@pytest.fixture
+def secret(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A secret of this process, in a variable."""
+    found = f"secret-{uuid.uuid4().hex}"
+    monkeypatch.setenv("HOST_SECRET", found)
+    return found
+
+
+class Recorded:
+    """A backend whose executions are rows."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.name = sandbox.backend.name
+        self.isolation = sandbox.backend.isolation
+        self._sandbox = sandbox
+
+    async def check(self) -> str | None:
+        return await self._sandbox.check()
+
+    async def execute(self, request: SandboxRequest) -> SandboxResult:
+        return await self._sandbox.execute(request, user_id="eve")
+
+    async def close(self) -> None:
+        await self._sandbox.close()
+
+
+async def test_no_attack_reaches_anything_from_monty(
+    pool: asyncpg.Pool, monty: MontyBackend, tmp_path: Path, secret: str
+) -> None:
+    """Files, sockets, processes, the environment, and every limit; afterwards the same workers calculate.
+
+    Each attack is a row with its code and how it ended, and none has the secret.
+    """
+    marker = tmp_path / "marker"
+    marker.write_text(secret)
+    sandbox = Sandbox(pool, "shop", monty)
+    await run_attacks(Recorded(sandbox), marker, secret)
+    rows = await sandbox.executions(user_id="eve")
+    tried = attacks(marker)
+    assert {each.code for each in tried.values()} <= {row.code for row in rows}
+    assert len(rows) == len(tried) + 1
+    assert not [row for row in rows if row.ended_at is None or secret in f"{row.stdout}{row.stderr}"]
+
+
+async def test_the_value_and_the_output_of_code_are_returned(monty: MontyBackend) -> None:
+    found = await monty.execute(SandboxRequest(code="print('hi')\n{'sum': a + b, 'odd': {3}}", inputs={"a": 1, "b": 2}))
+    assert (found.status, found.value, found.stdout) == ("ok", {"sum": 3, "odd": [3]}, "hi\n")
+    broken = await monty.execute(SandboxRequest(code="1 / 0"))
+    assert (broken.status, broken.exit_code) == ("failed", 1)
+    assert "ZeroDivisionError" in (broken.error or "")
+    # One execution leaves nothing for the next.
+    await monty.execute(SandboxRequest(code="left = 1"))
+    assert (await monty.execute(SandboxRequest(code="left"))).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        SandboxRequest(code=""),
+        SandboxRequest(code="1\0"),
+        SandboxRequest(code="x" * 200_001),
+        SandboxRequest(code="1", files={"../x": b""}),
+        SandboxRequest(code="1", files={"/x": b""}),
+        SandboxRequest(code="1", files={"x": bytes(2 << 20)}, limits=Limits(disk_mb=1)),
+        SandboxRequest(code="1", env={"a=b": "c"}),
+        SandboxRequest(code="1", inputs={"a b": 1}),
+        SandboxRequest(code="1", files={"a": b""}),
+    ],
+    ids=str,
+)
+async def test_a_request_that_cannot_be_run_is_refused(monty: MontyBackend, request_: SandboxRequest) -> None:
+    found = await monty.execute(request_)
+    assert (found.status, found.exit_code) == ("refused", -2)
+
+
+def test_limits_are_bounded_and_named() -> None:
+    assert read_limits({"seconds": 1.5}) == Limits(seconds=1.5)
+    for wrong in ({"network": True}, {"seconds": 0}, {"seconds": 4000}, {"memory_mb": 1.5}, {"processes": True}):
+        with pytest.raises(InvalidInputError):
+            read_limits(wrong)
+    with pytest.raises(InvalidInputError):
+        make_sandbox_backend("subprocess")
+
+
+async def test_every_execution_is_a_row_also_one_that_was_cancelled(pool: asyncpg.Pool) -> None:
+    sandbox = Sandbox(pool, "shop")
+    await sandbox.execute(SandboxRequest(code="print('a\\0b' * 9000); 1 / 0"), user_id="ann")
+    found = (await sandbox.executions(user_id="ann"))[0]
+    assert (found.status, found.sandbox_type, found.exit_code) == ("failed", "monty", 1)
+    assert found.environment["limits"]["memory_mb"] == 256
+    assert len(found.stdout or "") <= 16_384
+    # Neither code nor output keeps a secret, also at the cut; the code itself has it.
+    key = "AKIAABCDEFGHIJKLMNOP"
+    code = f"print('{key}')\n1 / 0 # '{key}'\n" + "#" * 16_300
+    at = 16_384 - len(code) - 6
+    ran = await sandbox.execute(SandboxRequest(code=f"{code}{'#' * at} {key}"), user_id="ann")
+    assert key in ran.stdout
+    row = await pool.fetchrow("SELECT * FROM sandbox_executions ORDER BY id DESC LIMIT 1")
+    assert "AKIA" not in str(dict(row))
+    assert "[redacted]" in row["stdout"]
+    task = asyncio.create_task(sandbox.execute(SandboxRequest(code="while True: pass", limits=Limits(seconds=2))))
+    while not await pool.fetchval("SELECT count(*) FROM sandbox_executions WHERE status = 'running'"):
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await sandbox.executions())[0].status == "crashed"
+    await pool.execute("UPDATE sandbox_executions SET created_at = now() - interval '31 days'")
+    assert await pool.fetchval("SELECT prune_sandbox(interval '30 days')") == 3
+    await sandbox.close()
+
+
+class Weak:
+    """A backend that fails its self-test, and counts what it was asked to run."""
+
+    name = "weak"
+    isolation = "namespace"
+
+    def __init__(self) -> None:
+        self.ran = 0
+
+    async def check(self) -> str | None:
+        return "it does not isolate here"
+
+    async def execute(self, request: SandboxRequest) -> SandboxResult:
+        self.ran += 1
+        return SandboxResult(status="ok")
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_a_backend_that_fails_its_test_runs_nothing_and_nothing_replaces_it(pool: asyncpg.Pool) -> None:
+    weak = Weak()
+    sandbox = Sandbox(pool, "shop", weak)  # type: ignore[arg-type]
+    found = await sandbox.execute(SandboxRequest(code="1"))
+    assert (found.status, found.error, weak.ran) == ("unavailable", "it does not isolate here", 0)
+    assert (await sandbox.executions())[0].status == "unavailable"
+    missing = BwrapBackend(program="/nowhere/bwrap")
+    assert "cannot be started" in (await missing.check() or "")
+    # A command that runs code without isolation is found out.
+    assert "shows the host's files" in (
+        await CommandBackend(["/usr/bin/env", "python3", "-I", "-"], env={}).check() or ""
+    )
+    assert "cannot be started" in (await CommandBackend(["/nowhere/docker"]).check() or "")
+
+
+async def test_a_command_ends_by_processor_time_and_says_so() -> None:
+    backend = CommandBackend([sys.executable, "-I", "-"])
+    limits = Limits(seconds=30, cpu_seconds=1)
+    found = await backend.execute(SandboxRequest(code="print('began')\nwhile True: pass", limits=limits))
+    assert (found.status, found.exit_code, found.error) == ("timeout", -1, "over 1 s of processor time")
+    assert found.stderr == ""
+    # What ends by itself is told apart from it, and codes of the code's own are only that.
+    killed = await backend.execute(SandboxRequest(code="import os\nos.kill(os.getpid(), 9)"))
+    assert (killed.status, killed.error) == ("crashed", "the command ended by itself")
+    exited = await backend.execute(SandboxRequest(code="print('x')\nraise SystemExit(200)"))
+    assert (exited.status, exited.exit_code, exited.stdout, exited.stderr) == ("failed", 200, "x\n", "")
+
+
+#: A program that is called as an engine is: it notes its calls, takes memory, and runs the code without isolation.
+ENGINE = """import pathlib, subprocess, sys, time
+log, command, given = sys.argv[1], sys.argv[2], sys.argv[3:]
+named = given[given.index("--name") + 1] if command == "run" else given[-1]
+with pathlib.Path(log).open("a") as file:
+    file.write(f"{command} {named}\\n")
+held = b"x" * (150 << 20 if command == "run" else 0)
+if command == "run":
+    image, options = given[-4], given[-3:]
+    if image == "slow":
+        time.sleep(600)
+    if image != "python":
+        sys.exit("no such image" if image == "missing" else int(image))
+    sys.exit(subprocess.run([sys.executable, *options[1:]]).returncode)
+sys.exit(1)
+"""
+
+
+async def test_an_engine_is_told_apart_from_the_code_and_leaves_no_container(tmp_path: Path) -> None:
+    """Its failure is `unavailable`, its memory is not the code's, and it is told to end what may be left."""
+    log = tmp_path / "log"
+
+    def engine(image: str) -> ContainerBackend:
+        return ContainerBackend(image, engine=[sys.executable, "-I", "-S", "-c", ENGINE, str(log)])
+
+    async def calls() -> list[str]:
+        lines = log.read_text().splitlines()
+        log.unlink()
+        assert len({line.partition(" ")[2] for line in lines}) == 1
+        return [line.partition(" ")[0] for line in lines]
+
+    small = Limits(memory_mb=64)
+    found = await engine("python").execute(SandboxRequest(code="import time\ntime.sleep(0.5)\n6 * 7", limits=small))
+    assert (found.status, found.value, found.resource_usage) == ("ok", 42, {})
+    assert await calls() == ["run"]
+    for code in ("import os\nos._exit(126)", "raise SystemExit(126)"):
+        own = await engine("python").execute(SandboxRequest(code=code))
+        assert (own.status, own.exit_code, own.stderr) == ("failed", 126, "")
+        assert await calls() == ["run"]
+    for image in ("missing", "125", "127"):
+        failed = await engine(image).execute(SandboxRequest(code="1"))
+        assert (failed.status, failed.exit_code) == ("unavailable", None)
+        assert f"the engine ended with code {1 if image == 'missing' else image}" in (failed.error or "")
+        assert await calls() == ["run", "kill", "rm"]
+    late = await engine("slow").execute(SandboxRequest(code="1", limits=Limits(seconds=2)))
+    assert (late.status, late.exit_code) == ("timeout", -1)
+    assert (await calls())[-2:] == ["kill", "rm"]  # on a busy machine it may be too late before it says that it runs
+    task = asyncio.create_task(engine("slow").execute(SandboxRequest(code="1")))
+    await until(lambda: log.exists() and log.read_text().endswith("\n"))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await calls() == ["run", "kill", "rm"]
+    gone = await ContainerBackend("python", engine=["/nowhere/podman"]).execute(SandboxRequest(code="1"))
+    assert (gone.status, gone.error) == ("unavailable", "podman cannot be started: No such file or directory")
+
+
+async def test_a_service_runs_code_by_a_small_protocol() -> None:
+    """Its answer is read; another status, another body and no answer are results, too."""
+    answers = [
+        (200, {"status": "ok", "exit_code": 0, "value": 42, "files": {"a": "YWI="}}), (200, {"status": "fine"}),
+        (503, {}),
+    ]  # fmt: skip
+    asked = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        asked.append((head, json.loads(await reader.readexactly(length))))
+        status, body = answers.pop(0)
+        text = json.dumps(body).encode()
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run"
+        backend = RemoteBackend(url, token="t", allowed=parse_networks("127.0.0.1"))
+        found = await backend.execute(SandboxRequest(code="6 * 7", files={"x": b"ab"}))
+        assert (found.status, found.value, found.files) == ("ok", 42, {"a": b"ab"})
+        assert asked[0][1]["files"] == {"x": "YWI="}
+        assert "authorization: bearer t" in asked[0][0]
+        assert (await backend.execute(SandboxRequest(code="1"))).status == "crashed"
+        assert (await backend.execute(SandboxRequest(code="1"))).status == "unavailable"
+        await backend.close()
+    private = RemoteBackend(url)
+    assert (await private.execute(SandboxRequest(code="1"))).status == "unavailable"
+    await private.close()
+
+
+async def test_code_is_a_tool(pool: asyncpg.Pool) -> None:
+    """With its own code, or with that of the model; without a sandbox nothing runs."""
+    sandbox = Sandbox(pool, "shop")
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    async with ToolRegistry(pool, "shop", sandbox=sandbox) as registry:
+        await registry.register_sandbox_tool("run", description="Run Python.")
+        await registry.register_sandbox_tool("double", code="inputs['n'] * 2", description="", input_schema=schema)
+        assert await registry.invoke_tool("run", {"code": "print(1); 6 * 7"}) == {"value": 42, "stdout": "1\n"}
+        assert await registry.invoke_tool("double", {"n": 4}) == 8
+        failed = await registry.invoke_tool("run", {"code": "1 / 0"})
+        assert failed["error"]["code"] == "tool_failed"
+        assert "ZeroDivisionError" in failed["error"]["message"]
+        with pytest.raises(InvalidInputError):
+            await registry.register_sandbox_tool("run", description="", limits={"network": True})
+    async with ToolRegistry(pool, "shop") as without:
+        assert "no sandbox" in (await without.invoke_tool("double", {"n": 4}))["error"]["message"]
+    assert [each.status for each in await sandbox.executions()] == ["failed", "ok", "ok"]
+    await sandbox.close()
+
+
+def test_the_filter_of_system_calls_is_a_whole_program() -> None:
+    """Every jump stays inside of it, for each machine; an unknown one is refused."""
+    for machine in ("x86_64", "aarch64"):
+        found = seccomp.program(machine)
+        steps = len(found) // 8
+        assert len(found) % 8 == 0
+        for index in range(steps):
+            _, true, false = found[index * 8 + 1], found[index * 8 + 2], found[index * 8 + 3]
+            assert index + 1 + max(true, false) < steps or found[index * 8] == 0x06
+    with pytest.raises(LookupError):
+        seccomp.program("vax")

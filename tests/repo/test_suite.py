@@ -1,0 +1,75 @@
+"""The suite's own structure."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import LONG_FIRST, TESTS
+from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
+
+CONFTEST = """
+import pytest
+from tests.support.alone_at_the_end import AloneAtTheEnd, name_those_alone
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timing: alone")
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        name_those_alone(items)
+
+def pytest_xdist_make_scheduler(config, log):
+    return AloneAtTheEnd(config, log)
+
+@pytest.fixture(autouse=True)
+def _noted(request):
+    with open("noted", "a") as file:
+        file.write(f"+{request.node.name}\\n")
+        file.flush()
+        yield
+        file.write(f"-{request.node.name}\\n")
+"""
+MODULE = """
+import os, pytest
+
+def test_a{n}(): pass
+
+@pytest.mark.timing
+def test_alone{n}(): pass
+
+def test_b{n}():
+    if {n} == 1 and not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        os._exit(1)
+"""
+
+
+def test_the_files_that_begin_first_exist() -> None:
+    """One that was moved would begin last, and hold up the end of the suite."""
+    assert [name for name in LONG_FIRST if not (TESTS / name).is_file()] == []
+
+
+def test_tests_with_a_limit_in_seconds_run_last_and_one_by_one(tmp_path: Path) -> None:
+    """In several processes, also if one of them crashes; every test runs."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(MODULE.format(n=number))
+    plugins = ("-p", "xdist", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", os.devnull)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n", "3", "--dist", "loadfile", "-q", *plugins, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert "1 failed, 12 passed" in done.stdout, done.stdout
+    noted = (tmp_path / "noted").read_text().split()
+    alone = [line for number in range(4) for line in (f"+test_alone{number}", f"-test_alone{number}")]
+    assert sorted(noted[-8:]) == sorted(alone)
+    assert [line[1:] for line in noted[-8::2]] == [line[1:] for line in noted[-7::2]]

@@ -1,0 +1,78 @@
+"""A TCP proxy in front of PostgreSQL that can stop forwarding and close nothing, as a network that is stuck does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+_PIECE_BYTES = 65_536
+
+
+class StallingProxy:
+    """Forwards to a server on this machine."""
+
+    def __init__(self, dsn: str) -> None:
+        self._dsn = dsn
+        self._target = urlsplit(dsn)
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._server: asyncio.Server | None = None
+        self._running: set[asyncio.Task[None]] = set()
+
+    @property
+    def dsn(self) -> str:
+        """The database's address by way of the proxy."""
+        assert self._server is not None
+        port = self._server.sockets[0].getsockname()[1]
+        return self._dsn.replace(f":{self._target.port}/", f":{port}/")
+
+    def stall(self) -> None:
+        """Take connections and what they send, and forward nothing."""
+        self._flows.clear()
+
+    def flow(self) -> None:
+        """Forward what has waited, and all that comes."""
+        self._flows.set()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._running.add(task)
+        try:
+            await self._flows.wait()
+            inner_reader, inner_writer = await asyncio.open_connection(self._target.hostname, self._target.port)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._pump(reader, inner_writer))
+                group.create_task(self._pump(inner_reader, writer))
+        except (OSError, ExceptionGroup):
+            pass
+        finally:
+            writer.close()
+            self._running.discard(task)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(_PIECE_BYTES):
+                await self._flows.wait()
+                writer.write(piece)
+                await writer.drain()
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def stalling_proxy(dsn: str) -> AsyncIterator[StallingProxy]:
+    """Serve a proxy to a database inside the block."""
+    proxy = StallingProxy(dsn)
+    proxy._server = await asyncio.start_server(proxy._connected, "127.0.0.1", 0)
+    try:
+        yield proxy
+    finally:
+        proxy._server.close()
+        for task in list(proxy._running):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task

@@ -1,0 +1,391 @@
+"""Roles with the least privileges: every process works under them, and readers see their own scope alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import asyncpg
+import httpx
+import psycopg
+import pytest
+from pgvector import HalfVector
+
+from hippocampus.by_hand import GivenFact, MemoryEditor
+from hippocampus.erasure.service import ErasureService
+from hippocampus.knowledge.service import KnowledgeService
+from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.search import MemorySearch
+from pulse import database
+from pulse.api_keys import ApiKeyService
+from pulse.events import Event
+from pulse.postgres.statements import load_queries
+from pulse.session_service import OpenSessionService
+from tests.support.paths import ROOT
+from tests.support.waiting import until
+from tests.support.worker_harness import running_workers
+from tests.support.writer_process import KEY, WriterProcess
+from workers.migrate import migrate
+
+pytestmark = pytest.mark.system
+
+SECRET = "peanuts make me sneeze"
+GROUPS = ("writer", "worker", "reader")
+
+
+def as_role(dsn: str, name: str) -> str:
+    """The address of a database for another login, whose password is its name."""
+    return re.sub(r"//[^@]*@", f"//{quote(name)}:{quote(name)}@", dsn)
+
+
+@pytest.fixture
+async def logins(dsn: str, admin: psycopg.Connection) -> AsyncIterator[dict[str, str]]:
+    """A login of each role, as an operator makes it; addresses by the role's name."""
+    tag = uuid.uuid4().hex[:8]
+    owner = await database.connect(dsn)
+    assert await owner.fetchval("SELECT grant_roles()") > 40
+    assert await owner.fetchval("SELECT grant_roles()") > 40
+    names = {group: f"{group}_{tag}" for group in GROUPS}
+    for group, name in names.items():
+        admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
+        if group != "reader":
+            admin.execute(f"GRANT hippocampus_{group} TO {name}")
+    await owner.execute("SELECT bind_reader($1, 'shop', 'mei')", names["reader"])
+    yield {group: as_role(dsn, name) for group, name in names.items()}
+    await owner.execute("DELETE FROM reader_scopes")
+    await owner.close()
+    for name in names.values():
+        admin.execute(f"DROP ROLE {name}")
+
+
+async def fill(pool: asyncpg.Pool, app: str = "shop", user: str = "mei") -> None:
+    sessions = OpenSessionService(pool)
+    session = await sessions.create_session(app, user, {"note": SECRET, "user:note": SECRET}, session_id="s")
+    await sessions.append_event(session, Event(id="e1", author="user", content={"text": SECRET}))
+    await sessions.close()
+    editor = MemoryEditor(pool)
+    await editor.remember(app, user, f"{SECRET} often")
+    await editor.remember(app, user, GivenFact(key="allergy", value=SECRET))
+
+
+async def test_writer_and_workers_do_all_of_their_work_under_their_roles(
+    dsn: str, logins: dict[str, str], tmp_path: Path, pool: asyncpg.Pool
+) -> None:
+    """Over HTTP: a conversation is consolidated, searched, reported to a webhook's queue, and erased with its user."""
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with (
+        WriterProcess(logins["writer"], tmp_path / "writer.log", api_key=KEY) as writer,
+        running_workers(logins["worker"], tmp_path) as workers,
+    ):
+        for name in ("fast_replay", "deep_reflection", "retention"):
+            await workers.start(name, module="workers.worker", provider="local")
+        async with httpx.AsyncClient(base_url=f"{writer.url}/v1/apps/shop", headers=headers, timeout=30) as client:
+
+            async def call(method: str, path: str, **options: Any) -> Any:
+                reply = await client.request(method, path, **options)
+                assert reply.status_code < 300, (method, path, reply.status_code, reply.text)
+                return reply.json() if reply.content else None
+
+            hook = await call("POST", "/webhooks", json={"url": "https://example.com/hook"})
+            await call("POST", f"/webhooks/{hook['endpoint']['id']}/rotate", json={})
+            await call("POST", "/users/mei/sessions", json={"session_id": "s", "state": {"user:x": 1}})
+            for number, text in enumerate(("My name is Mei and I live in Ghent.", "I am allergic to peanuts.")):
+                event = {"id": f"e{number}", "author": "user", "content": {"text": text}}
+                await call("POST", "/users/mei/sessions/s/events", json={"events": [event]})
+            await call("POST", "/users/mei/sessions/s/finalize", json={})
+            sql = "SELECT count(*) FROM threads WHERE fast_upto_seq = last_seq AND deep_upto_seq = last_seq"
+            await until(lambda: _has(pool, sql))
+            found = await call("POST", "/users/mei/search", json={"query": "peanuts"})
+            assert "peanuts" in str(found)
+            await call("POST", "/users/mei/context", json={"query": "peanuts", "session_id": "s"})
+            await call("GET", "/audit")
+            await call("POST", "/users/mei/forget", json={"whole_user": True})
+            await until(lambda: _has(pool, "SELECT count(*) FROM erasures WHERE finished_at IS NOT NULL"))
+            assert await pool.fetchval("SELECT count(*) FROM messages") == 0
+    refused = re.compile(r"permission denied|row-level security|InsufficientPrivilege")
+    for log in tmp_path.rglob("*"):
+        if log.is_file():
+            assert not refused.search(log.read_text(errors="replace")), log.read_text()[-3000:]
+
+
+async def _has(pool: asyncpg.Pool, sql: str) -> bool:
+    return bool(await pool.fetchval(sql))
+
+
+async def test_the_roles_use_pgvector_in_a_schema_of_its_own(empty_dsn: str, admin: psycopg.Connection) -> None:
+    """A login connects without any right to that schema; `grant_roles` gives its roles what vectors need."""
+    name = f"apart_{uuid.uuid4().hex[:8]}"
+    with psycopg.connect(empty_dsn, autocommit=True) as owner:
+        owner.execute('CREATE SCHEMA "the Extensions"')
+        owner.execute('CREATE EXTENSION vector SCHEMA "the Extensions"')
+        await migrate(empty_dsn)
+        admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
+        try:
+            connection = await database.connect(as_role(empty_dsn, name))
+            await connection.close()
+            owner.execute("SELECT grant_roles()")
+            admin.execute(f"GRANT hippocampus_writer TO {name}")
+            async with await database.create_pool(as_role(empty_dsn, name), max_size=2) as pool:
+                await fill(pool)
+                search = MemorySearch(pool, LocalEmbedder())
+                found = await search.search(app_name="shop", user_id="mei", query="peanuts")
+                assert {each.source for each in found.memories} >= {"memory", "fact", "message"}
+                assert await pool.fetchval("""SELECT '[1,2]'::"the Extensions".halfvec""") == HalfVector([1.0, 2.0])
+        finally:
+            admin.execute(f"DROP ROLE {name}")
+
+
+#: What each role tries, and must not be allowed to do.
+REFUSED: dict[str, tuple[str, ...]] = {
+    "writer": (
+        "TRUNCATE events",
+        "DROP TABLE events",
+        "ALTER TABLE events DISABLE TRIGGER ALL",
+        "CREATE TABLE mine (id integer)",
+        "CREATE TEMPORARY TABLE audit_log (id uuid)",
+        "UPDATE events SET content = '{}'",
+        "DELETE FROM audit_log",
+        "INSERT INTO audit_log (actor, action) VALUES ('nobody', 'x')",
+        "UPDATE app_policies SET redaction = 'off'",
+        "SELECT secret FROM webhook_secrets",
+        "INSERT INTO api_keys (id, roles, secret_hash) VALUES ('aaaaaaaaaaaa', '{admin}', sha256('x'))",
+        "UPDATE api_keys SET revoked_at = NULL",
+        "INSERT INTO reader_scopes VALUES ('x', 'shop', NULL)",
+        "INSERT INTO engine_settings VALUES ('test_clock', 'true')",
+        "SELECT grant_roles()",
+        "SELECT bind_reader(session_user::text, 'shop')",
+        "SET ROLE hippocampus_worker",
+        "COPY events TO PROGRAM 'cat'",
+        "SELECT pg_read_file('/etc/passwd')",
+    ),
+    "worker": (
+        "SELECT secret_hash FROM api_keys",
+        "SELECT * FROM audit_log",
+        "INSERT INTO webhook_endpoints (app_name, url) VALUES ('shop', 'https://example.com')",
+        "INSERT INTO stream_tickets SELECT * FROM stream_tickets",
+        "TRUNCATE memories",
+        "UPDATE app_policies SET redaction = 'off'",
+    ),
+    "reader": (
+        "INSERT INTO user_states (app_name, user_id) VALUES ('shop', 'x')",
+        "SELECT * FROM procrastinate_events",
+        "UPDATE facts SET confidence = 1",
+        "DELETE FROM threads",
+        "SELECT * FROM api_keys",
+        "SELECT * FROM webhook_secrets",
+        "SELECT * FROM stream_tickets",
+        "SELECT * FROM reader_scopes",
+        "SELECT * FROM audit_log",
+        "SELECT * FROM procrastinate_jobs",
+        "SELECT note_act('policy_changed')",
+        "SELECT prune_audit_log()",
+        "SET ROLE hippocampus_writer",
+    ),
+}
+
+
+async def test_what_each_role_may_not_do(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """Each of these is refused for want of a privilege, or by the log's own trigger, and changes nothing."""
+    await fill(pool)
+    for group, statements in REFUSED.items():
+        connection = await database.connect(logins[group])
+        for statement in statements:
+            with pytest.raises(asyncpg.PostgresError) as refused:
+                await connection.execute(statement)
+            assert refused.value.sqlstate in ("42501", "HP013", "HP007"), (group, statement, refused.value)
+        await connection.close()
+
+
+async def test_writer_and_worker_erase_a_user_with_their_keys(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """An erasure is finished by whichever process comes to it, and takes the user's own keys along."""
+    for group in ("writer", "worker"):
+        await fill(pool)
+        await ApiKeyService(pool).create("shop", ["read"], user_id="mei")
+        async with await database.create_pool(logins[group], max_size=2) as erasing:
+            done = await ErasureService(erasing).erase_user("shop", "mei")
+        assert done.finished_at is not None
+        assert done.counts["api_keys"] == 1
+        assert await pool.fetchval("SELECT count(*) FROM memories") == 0
+
+
+async def test_a_reader_sees_its_scope_and_nothing_else(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """Bound to one user; bound to an app, to the user of the setting; unbound, to nothing. No setting widens it."""
+    await fill(pool)
+    await fill(pool, "shop", "ben")
+    await fill(pool, "bank", "mei")
+    tables = ("threads", "events", "messages", "memories", "facts", "user_states", "initial_states")
+    name = re.search(r"//([^:]+):", logins["reader"])
+    assert name is not None
+
+    async def seen(user: str = "") -> dict[str, int]:
+        async with connection.transaction():
+            await connection.execute("SELECT set_config('hippocampus.user_id', $1, true)", user)
+            await connection.execute("SELECT set_config('hippocampus.app_name', 'bank', true)")
+            return {table: await connection.fetchval(f"SELECT count(*) FROM {table}") for table in tables}
+
+    connection = await database.connect(logins["reader"])
+    own = await seen()
+    assert set(own.values()) == {1}
+    assert await seen("ben") == own
+    assert {row["user_id"] for row in await connection.fetch("SELECT user_id FROM messages")} == {"mei"}
+    await pool.execute("SELECT bind_reader($1, 'shop')", name[1])
+    assert set((await seen()).values()) == {0}
+    assert await seen("ben") == own
+    assert set((await seen("nobody")).values()) == {0}
+    await pool.execute("DELETE FROM reader_scopes")
+    assert set((await seen("mei")).values()) == {0}
+    await connection.close()
+
+
+async def test_a_reader_may_search_its_scope(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """The library's own search and reads run as a reader, if accesses are not recorded."""
+    await fill(pool)
+    async with await database.create_pool(logins["reader"], max_size=2) as reading:
+        found = await MemorySearch(reading).search(app_name="shop", user_id="mei", query="peanuts", record_access=False)
+        assert {each.source for each in found.memories} >= {"memory", "fact", "message"}
+        session = await OpenSessionService(reading).get_session("shop", "mei", "s")
+        assert session is not None
+        assert len(session.events) == 1
+
+
+async def test_a_reader_sees_the_corpora_that_its_user_may_read(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """By plain SQL and by search: what everyone or the user may read; not another's, a role's or another app's."""
+    shop, bank = (KnowledgeService(pool, app, LocalEmbedder()) for app in ("shop", "bank"))
+    readers: dict[str, list[str] | None] = {
+        "all": None,
+        "hers": ["user:mei"],
+        "role": ["role:hr"],
+        "bens": ["user:ben"],
+    }
+    for name, who in readers.items():
+        await shop.put_corpus(name, readers=who)
+        await shop.add(name, f"Peanuts of {name}.", source_uri=f"{name}.md", inline=True)
+    for service, owner, name in ((shop, "mei", "own"), (shop, "ben", "others"), (bank, "mei", "elsewhere")):
+        await service.put_corpus(name, owner=owner)
+        await service.add(name, f"Peanuts of {name}.", source_uri=f"{name}.md", user_id=owner, inline=True)
+    tables = ("knowledge_documents", "knowledge_versions", "knowledge_base", "knowledge_vectors")
+    async with await database.create_pool(logins["reader"], max_size=2) as reading:
+        seen = {row["name"] for row in await reading.fetch("SELECT name FROM corpus")}
+        assert seen == {"all", "hers", "own"}
+        assert [await reading.fetchval(f"SELECT count(*) FROM {table}") for table in tables] == [3, 3, 3, 3]
+        assert {row["grantee"] for row in await reading.fetch("SELECT grantee FROM corpus_access")} == {"*", "user:mei"}
+        found = await KnowledgeService(reading, "shop").search("peanuts", user_id="mei", roles=["hr"])
+        assert {hit.corpus for hit in found.hits} == {"all", "hers", "own"}
+        # Another name in the call opens nothing: the login is bound.
+        as_ben = await KnowledgeService(reading, "shop").search("peanuts", user_id="ben")
+        assert {hit.corpus for hit in as_ben.hits} == {"all"}
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await reading.execute("UPDATE knowledge_base SET content = 'x'")
+
+
+async def test_every_table_with_data_of_users_has_its_policies(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """A new table needs its row in the catalogue, and then has policies: this fails for one that has none."""
+    assert logins
+    rows = await pool.fetch(
+        "SELECT d.table_name, d.user_rows IS NOT NULL AS is_owned, c.relrowsecurity AS is_enabled,"
+        " array_agg(p.polname::text) FILTER (WHERE p.polname IS NOT NULL) AS policies"
+        " FROM data_catalogue AS d JOIN pg_class AS c ON c.oid = d.table_name::regclass"
+        " LEFT JOIN pg_policy AS p ON p.polrelid = c.oid GROUP BY 1, 2, 3"
+    )
+    assert len(rows) > 40
+    unread = {"api_keys", "stream_tickets", "erased_imports"}
+    for row in rows:
+        assert row["is_enabled"], row["table_name"]
+        assert "hippocampus_service" in row["policies"], row["table_name"]
+        if row["is_owned"]:
+            assert ("hippocampus_scope" in row["policies"]) == (row["table_name"] not in unread), row["table_name"]
+
+
+async def test_no_statement_of_the_program_shows_a_reader_what_is_outside_of_its_scope(
+    dsn: str, pool: asyncpg.Pool, logins: dict[str, str]
+) -> None:
+    """Every statement of every query file, with the names and ids of another user: the owner sees that user's words
+    in many of them, the reader in none."""
+    await fill(pool, "bank", "eve")
+    ids = await pool.fetch("SELECT id FROM threads UNION ALL SELECT id FROM memories UNION ALL SELECT id FROM facts")
+    reader = await database.connect(logins["reader"])
+    owner = await database.connect(dsn)
+    shown = dict.fromkeys(("owner", "reader"), 0)
+    tried = 0
+    for path in (*ROOT.glob("pulse/**/*.sql"), *ROOT.glob("hippocampus/**/*.sql"), *ROOT.glob("workers/**/*.sql")):
+        package = ".".join(path.relative_to(ROOT).parent.parts)
+        for name, text in load_queries(package, path.name).items():
+            for row in ids:
+                tried += 1
+                for who, connection in (("owner", owner), ("reader", reader)):
+                    shown[who] += SECRET in await _answer(connection, name, text, row["id"])
+    await reader.close()
+    await owner.close()
+    assert tried > 900
+    assert shown["owner"] > 30
+    assert shown["reader"] == 0
+
+
+async def _answer(connection: asyncpg.Connection, name: str, text: str, found: uuid.UUID) -> str:
+    """Run a statement with arguments of the right types, in a transaction that is rolled back; return what it shows."""
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        statement = await connection.prepare(text)
+        words = re.findall(r"(?:^|[,;:] ?)(app|user|session id|session|event ids?|query)\b", _comment(text))
+        given = []
+        for place, parameter in enumerate(statement.get_parameters()):
+            given.append(_argument(parameter.name, words[place] if place < len(words) else "", found))
+        async with asyncio.timeout(5):
+            return str([tuple(row) for row in await statement.fetch(*given)])
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, TypeError, TimeoutError) as error:
+        return str(error)
+    finally:
+        if not connection.is_closed():
+            await transaction.rollback()
+
+
+def _comment(text: str) -> str:
+    return " ".join(line.removeprefix("-- ") for line in text.splitlines() if line.startswith("-- "))
+
+
+def _argument(kind: str, word: str, found: uuid.UUID) -> Any:
+    named = {"app": "bank", "user": "eve", "session id": "s", "session": "s", "query": "peanuts"}
+    match kind:
+        case "uuid":
+            return found
+        case "uuid[]":
+            return [found]
+        case "text" | "varchar":
+            return named.get(word)
+        case "text[]":
+            return ["s", "memory", "fact", "message", "e1"]
+        case "integer" | "bigint" | "smallint" | "int4" | "int8":
+            return 100 if word == "" else 0
+        case "bool" | "boolean":
+            return False
+        case "jsonb":
+            return {}
+        case _:
+            return None
+
+
+async def test_policies_cost_the_writer_no_plan(dsn: str, pool: asyncpg.Pool, logins: dict[str, str]) -> None:
+    """For a role whose policy is true, `@@` and `@>` stay conditions of their indexes, as they are for the owner."""
+    await fill(pool)
+    writer = await database.connect(logins["writer"])
+    owner = await database.connect(dsn)
+    for sql in (
+        "SELECT * FROM memories WHERE search @@ 'peanut'::tsquery",
+        "SELECT * FROM user_states WHERE state @> '{\"note\": 1}'",
+        "SELECT * FROM threads AS t JOIN events AS e ON e.thread_id = t.id WHERE t.app_name = 'a' AND t.user_id = 'b'",
+    ):
+        plans = []
+        for connection in (writer, owner):
+            await connection.execute("SET enable_seqscan = off")
+            rows = await connection.fetch(f"EXPLAIN (COSTS OFF) {sql}")
+            plans.append([row[0] for row in rows if "Index" in row[0]])
+        assert plans[0] == plans[1]
+        assert any("Index Cond" in line for line in plans[0])
+    await writer.close()
+    await owner.close()

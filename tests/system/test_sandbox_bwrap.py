@@ -1,0 +1,66 @@
+"""The sandbox in namespaces: the same attacks as on the default backend, with all of Python inside."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from pathlib import Path
+
+import pytest
+
+from pulse.sandbox.adapters import CommandBackend
+from pulse.sandbox.bwrap import BwrapBackend
+from pulse.sandbox.records import Limits, SandboxRequest
+from tests.support.sandbox_attacks import run_attacks
+
+pytestmark = pytest.mark.system
+
+
+async def test_no_attack_reaches_anything_from_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the host is read or changed, every limit holds, and no process is left behind."""
+    secret = f"secret-{uuid.uuid4().hex}"
+    monkeypatch.setenv("HOST_SECRET", secret)
+    marker = Path("/tmp") / f"marker-{uuid.uuid4().hex}"
+    marker.write_text(secret)
+    marker.chmod(0o666)
+    backend = BwrapBackend()
+    try:
+        assert await backend.check() is None
+        await run_attacks(backend, marker, secret)
+    finally:
+        marker.unlink()
+    left = subprocess.run(["pgrep", "-f", "/run/bootstrap.py"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+async def test_files_go_in_and_out_and_all_of_python_is_there() -> None:
+    code = (
+        "import os, statistics, threading, enum\n"
+        "os.makedirs('out', exist_ok=True)\nopen('out/b.txt', 'w').write(open('in/a.txt').read().upper())\n"
+        "print(input(), os.environ['MODE'])\nstatistics.mean(numbers)"
+    )
+    found = await BwrapBackend().execute(
+        SandboxRequest(
+            code=code, files={"in/a.txt": b"abc"}, inputs={"numbers": [1, 3]}, stdin="hello\n", env={"MODE": "x"}
+        )
+    )
+    assert (found.status, found.value, found.stdout, found.files) == ("ok", 2, "hello x\n", {"out/b.txt": b"ABC"})
+    ended = await BwrapBackend().execute(SandboxRequest(code="import sys\nsys.exit(7)"))
+    assert (ended.status, ended.exit_code) == ("failed", 7)
+    late = await BwrapBackend().execute(
+        SandboxRequest(code="while True: pass", limits=Limits(seconds=20, cpu_seconds=1))
+    )
+    assert late.status == "timeout"
+
+
+async def test_a_command_with_isolation_passes_its_test() -> None:
+    """bubblewrap itself stands for a container's command line."""
+    command = (
+        "bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/lib /lib --symlink usr/lib64 /lib64"
+    )
+    backend = CommandBackend([*command.split(), "--proc", "/proc", "/usr/bin/python3", "-I", "-"])
+    assert await backend.check() is None
+    found = await backend.execute(SandboxRequest(code="print(a + 1)", inputs={"a": 1}))
+    assert found.stdout == "2\n"
+    slow = await backend.execute(SandboxRequest(code="while True: pass", limits=Limits(seconds=1)))
+    assert slow.status == "timeout"

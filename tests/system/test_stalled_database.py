@@ -1,0 +1,85 @@
+"""A database that answers nothing and closes nothing, as behind a network that is stuck, and is back later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import asyncpg
+import httpx
+import pytest
+
+from tests.support.stalling_proxy import stalling_proxy
+from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.writer_process import WriterProcess, say
+from workers.embedded.server import EmbeddedServer
+
+pytestmark = pytest.mark.system
+
+WRITERS = 30
+HEALTH_SECONDS_MAX = 10.0
+
+
+async def test_appends_go_on_once_it_answers_and_none_is_stored_twice(
+    server: EmbeddedServer, dsn: str, pool: asyncpg.Pool, tmp_path: Path
+) -> None:
+    """Clients that give up after a second repeat their events by id. Health says meanwhile that it is gone."""
+    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
+    path = "/v1/apps/shop/users/ann/sessions"
+    acknowledged: list[str] = []
+    stopping = asyncio.Event()
+
+    async def write(client: httpx.AsyncClient, name: str) -> None:
+        number = 0
+        while not stopping.is_set():
+            event = {**say(f"{name} {number}"), "id": f"{name}-{number}"}
+            try:
+                done = await client.post(f"{path}/{name}/events", json={"events": [event]}, timeout=1)
+            except httpx.TransportError:
+                continue
+            if done.status_code in (429, 503):
+                await asyncio.sleep(0.1)
+                continue
+            assert done.status_code in (200, 201), done.text  # 200: it was stored by an earlier call
+            acknowledged.append(event["id"])
+            number += 1
+
+    async with stalling_proxy(over_tcp) as network:
+        process = WriterProcess(network.dsn, tmp_path / "log")
+        # In a thread: the proxy needs this loop.
+        await asyncio.to_thread(process.__enter__)
+        try:
+            limits = httpx.Limits(max_connections=None)
+            async with httpx.AsyncClient(base_url=process.url, limits=limits) as client, asyncio.TaskGroup() as group:
+                names = [f"s{number}" for number in range(WRITERS)]
+                for name in names:
+                    (await client.post(path, json={"session_id": name}, timeout=WAIT_SECONDS)).raise_for_status()
+                    group.create_task(write(client, name))
+                await until(lambda: len(acknowledged) > 2 * WRITERS)
+                network.stall()
+                began = time.monotonic()
+                health = await client.get("/health", timeout=WAIT_SECONDS)
+                assert (health.status_code, health.json()["database"]) == (503, "unreachable")
+                assert time.monotonic() - began < HEALTH_SECONDS_MAX
+                before = len(acknowledged)
+                await asyncio.sleep(3)  # how long it is stuck, beyond what clients wait
+                assert len(acknowledged) - before <= WRITERS, "only what was on its way arrives"
+                network.flow()
+                before = len(acknowledged)
+                await until(lambda: len(acknowledged) > before + 2 * WRITERS)
+                stopping.set()
+
+            async def is_well() -> bool:
+                async with httpx.AsyncClient(base_url=process.url) as other:
+                    return (await other.get("/health", timeout=WAIT_SECONDS)).status_code == 200
+
+            await until(is_well)
+        finally:
+            await asyncio.to_thread(process.stop)
+    stored = [row["id"] for row in await pool.fetch("SELECT id FROM events")]
+    assert len(stored) == len(set(stored))
+    assert set(acknowledged) <= set(stored)
+    assert len(acknowledged) == len(set(acknowledged))
+    gaps = "SELECT session_id FROM threads AS t WHERE last_seq <> (SELECT count(*) FROM events WHERE thread_id = t.id)"
+    assert await pool.fetch(gaps) == []
