@@ -20,14 +20,14 @@ SENTENCE_CHARS_MAX = 600
 
 _ADVERB = r"(?:(?:also|now|then|just|recently|finally|actually|already|still|currently|even|usually|sometimes) )*"
 #: Past forms that begin a clause whose subject was left out.
-_IRREGULAR = "|".join(
+IRREGULAR = "|".join(
     words.listed(
         """went took got made met saw bought began ran won lost left quit gave found flew drove rode swam wrote ate
         drank built taught caught chose came had spent sold sent broke hurt grew became felt fell kept paid
         sang wore put read set cut gave was"""
     )
 )
-_PAST = rf"(?:(?!need|speed|indeed|feed|bleed|breed|hundred|sacred)[a-z]{{2,}}ed|{_IRREGULAR})"
+_PAST = rf"(?:(?!need|speed|indeed|feed|bleed|breed|hundred|sacred)[a-z]{{2,}}ed|{IRREGULAR})"
 #: Participles that say how somebody feels, not what they did.
 _FELT = (
     r"(?:excited|tired|bored|interested|worried|scared|surprised|relieved|stressed|thrilled|blessed|used|inspired"
@@ -212,20 +212,23 @@ _OWN_KIN_ZH = re.compile(
     "|公公|岳父|岳母|男朋友|女朋友|男友|女友|弟弟|妹妹|哥哥|姐姐)"
     "(?!们|的|家|说|问))"
 )
-_TIME_ZH = (
+TIME_ZH = (
     "(?:现在|目前|最近|其实|今年|去年|前年|明年|上个?月|下个?月|上周|下周|昨天|今天|明天|后天|前天|刚刚?|已经|从小"
     "|平时|一直|周末|每天|每周)"
 )
-_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
-_KIN_SUBJECT_ZH = re.compile(f"{_TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
+_SUBJECT_ZH = re.compile(f"{TIME_ZH}*{_ME}(?!{_KIN_ZH}|[的家]|同)")
+_KIN_SUBJECT_ZH = re.compile(f"{TIME_ZH}*(?P<kin>{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH})")
 _OTHER_SUBJECT_ZH = re.compile(
     f"(?:他|她|它|你|大家|人家|别人|对方|这|那|{_KIN_ZH}|[\u4e00-\u9fff]{{1,4}}(?:老师|医生|总|经理|同学|先生|女士))"
 )
 #: A person who is called by a name: '阿毛走了', '小宋说', '李姐回老家了'.
-OTHERS_ZH = re.compile(
+NAME_ZH = (
     "(?:阿(?!姨)[\u4e00-\u9fff]|小(?!时|区|孩|心|声|学|票|朋|姐|伙|事|说|型|组|店|半|龙|家|年|长|名|的|吃|睡|赚)[\u4e00-\u9fff]"
     "|老(?!家|是|师|板|婆|公|伴|人|实|了|爸|妈|大|二|三|幺|天|头|乡|早|年|客|总|妹|弟|哥|姐|想|不|去|爱|喜|样|城|房|毛|豆)"
     "[\u4e00-\u9fff]|[\u4e00-\u9fff][姐哥姨叔婶](?![姐妹哥弟们夫])|(?!我)[\u4e00-\u9fff](?:总|老师|经理|主任|医生))"
+)
+OTHERS_ZH = re.compile(
+    f"{NAME_ZH}"
     "(?:[也又就已经都刚还要会想]|昨天|今天|明天|上周|上个?月|去年|今年)*"
     "(?=[走去来说在是辞回调搬把给生结离病住开考买卖换升被跟和有做当教学读嫁娶退])"
 )
@@ -234,8 +237,8 @@ _ASKING_CLAUSE_ZH = re.compile(
     "^(?!.*(?:没|随便|不管|无论|不论|不知道|不记得))(?:.*(?:什么|啥|谁|哪[儿里个]?|怎么样?|咋|为什么|为啥|几[岁个点号月]|多少"
     "|多大|多久|多远)(?!.*[都也]))"
 )
-_SUBJECTLESS_ZH = re.compile(
-    f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{_TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?"
+SUBJECTLESS_ZH = re.compile(
+    f"(?!叫我|不要|别|不准|不许|不能[在给]|请|麻烦|记得|会不会)(?:{TIME_ZH}|还是?|也|都|就|转头|后来|干脆|自己|真的?"
     f"|特别"
     f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
@@ -542,6 +545,12 @@ _TOGETHER_EN = re.compile(
     r"(?=(?:are|were|have|had|got(?! (?:engaged|married))|will|went|'re|'ve|started|booked|moved|bought|live|did|do"
     r"|just|both|also)\b)"
 )
+#: What a doctor says of the speaker is so: 'Dr Patel says I'm allergic to latex'.
+_DIAGNOSED_EN = re.compile(
+    r"^(?:(?:my|the|our) (?:doctor|gp|dentist|nurse|consultant|physio|optician|specialist)|Dr\.? (?-i:[A-Z])[a-z]+)"
+    r" (?:just |now )?(?:says?|said|told me|confirmed|found)(?: that)? (?=(?:I'm|I am|I have|I've got|my)\b)",
+    re.IGNORECASE,
+)
 
 
 def of_sentence(sentence: Sentence) -> Iterator[str]:
@@ -659,7 +668,7 @@ def _unquoted(text: str) -> str:
 
 
 def _english(text: str, *, speaks: bool) -> Iterator[str]:
-    text = _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", spelled_out(text)))
+    text = _DIAGNOSED_EN.sub("", _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", spelled_out(text))))
     before = ""
     text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
@@ -730,7 +739,7 @@ def _chinese(text: str) -> Iterator[str]:
             continue
         elif (
             subject
-            and _SUBJECTLESS_ZH.match(clause)
+            and SUBJECTLESS_ZH.match(clause)
             and not (before and subject == "我" and clause.startswith(("叫", "名叫", "姓")))
         ):
             clause = subject + clause

@@ -163,6 +163,7 @@ _GIVEN_UP_EN = re.compile(
 _GIVEN_UP_ZH = re.compile("放弃了?|不[^，。]{0,3}了(?=[，,。！!]|$)|黄了|没戏|停了|取消了|退了")
 #: Told by their kind alone: '社团不去了'.
 _KIND_ZH = re.compile("(?P<kind>社团|俱乐部|[课班团队]|健身房|兴趣班)(?:我|也|都)?(?:不去|不上|退|停)了?")
+_CALLED_ZH = re.compile("叫[^，]{1,4}$")
 _WELL_ZH = re.compile("(?:不(?:再)?过敏|没了|好了|痊愈|康复|治好|消失|没事)了?(?=[，,。！!]|$)")
 #: A relative or an animal is well again.
 _KIN_WELL_ZH = re.compile(
@@ -187,6 +188,13 @@ _INSTEAD_ZH = re.compile(
     "不是(?P<old>[\\u4e00-\\u9fff\\w]{1,8}?)(?:[，,]|而)?是(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)(?=[，。！,!]|$|吧|啊"
     "|哈|才对)"
 )
+_MISTAKEN_EN = re.compile(
+    r"^(?:oh,? |ah,? |no,? |ha\.? |well,? |actually,? )*(?:wait(?:,? no)?|hold (?:up|on)|scratch that|correction"
+    r"|pardon me|my"
+    r" (?:mistake|bad)|oops|whoops|I meant?|no,? sorry|I stand corrected|not [a-z]+ [a-z]+\.)\b[,.:!\s]*",
+    re.IGNORECASE,
+)
+_MISTAKEN_ZH = re.compile("(?:说|讲|写|打|记|搞|弄)(?:错|岔|反|混)了?[，,。]?|^(?:不对|等等|更正)[，,]")
 _CLOCK_EN = r"(?: at \d{1,2}(?::\d\d)?(?: ?[ap]m)?| at noon)?"
 _TIME_EN = re.compile(
     rf"(?:\b(?:on|at|in|by|from|for) )?(?:{patterns_en.TIME.replace('[A-Z]', '(?-i:[A-Z])')}"
@@ -293,6 +301,11 @@ def find_time(text: str, *, chinese: bool) -> str | None:
         return times[-1].strip()
     bare = _BARE_MONTH_EN.search(text)
     return f"in {bare['month']}" if bare else None
+
+
+def puts_right(text: str, *, chinese: bool) -> re.Match[str] | None:
+    """Return the words with which a speaker puts right what they just said: 'wait no', '说错了'."""
+    return _MISTAKEN_ZH.search(text) if chinese else _MISTAKEN_EN.match(text)
 
 
 def of_sentence(
@@ -449,14 +462,17 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         ending = [
             each for each in held if each.topic not in ("name", "age", "home", "origin", "allergy", "event", "birthday")
         ]
+        # A name does not end so: '苏苏也退了' is not of '女朋友叫苏苏'.
+        ending = [each for each in ending if each.topic != "family" or not _CALLED_ZH.search(each.text)]
         target = _target(ending, text, turn, speaks_of_it=False)
         if target is not None and target.topic in _PURSUITS:
             matter = target.about & content(text)
             return [Correction(each, None) for each in ending if each.topic in _PURSUITS and matter <= each.about]
         if target is None and _KIND_ZH.search(text):
-            target = next((each for each in reversed(held) if each.topic in ("member", "habit")), None)
+            joined = [each for each in held if each.topic in ("member", "habit")]
+            target = next(reversed([each for each in joined if each.topic == "member"] or joined), None)
         return [Correction(target, None)] if target else []
-    if _TAKEN_BACK_ZH.search(text):
+    if _TAKEN_BACK_ZH.search(text) and not (time and moved):
         target = _target(held, text, turn, speaks_of_it=not states, reach=3)
         return [Correction(target, None)] if target else []
     return []

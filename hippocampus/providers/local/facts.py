@@ -21,6 +21,7 @@ from hippocampus.providers.local import (
     families_en,
     families_zh,
     objects,
+    owners,
     patterns_en,
     patterns_en_life,
     patterns_zh,
@@ -196,10 +197,11 @@ def _read(slice_: ConversationSlice) -> _Ledger:
             continue
         relatives = kin.setdefault(objects.slug(turn.author) if turn.author != "user" else "", people.People())
         relatives.begin_turn(asked, turn.author)
+        whose = owners.Reader(relatives)
         for sentence in sentences.of_turn(turn):
             found = [each for each in _of_sentence(sentence, relatives) if not _is_of_moment(each, sentence)]
             if not sentence.is_question:
-                ledger.correct(sentence, turn, found, asked if sentence.position == 0 else "")
+                ledger.correct(sentence, whose, found, asked if sentence.position == 0 else "")
             for each in found:
                 ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
     return ledger
@@ -311,36 +313,51 @@ class _Ledger:
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
 
-    def correct(self, sentence: Sentence, turn: Turn, found: list[_Found], before: str = "") -> None:
+    def correct(self, sentence: Sentence, whose: owners.Reader, found: list[_Found], before: str = "") -> None:
         """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`.
 
         Args:
+            whose: tells of whom each part of the sentence speaks: it ends only what is known of them.
             before: the turn before, if the sentence may answer a question in it.
         """
-        if not self._held and not self._off:
+        if (not self._held and not self._off) or len(sentence.text) > clauses.SENTENCE_CHARS_MAX:
             return
+        turn = sentence.turn
         held = [
             each
             for each in self._held.values()
             if self._values[each.fact_type, each.key].get("subject", "user") == turn.author
-            and not _is_of_another(each, sentence)
         ]
         denied = list(self._negated(sentence, turn, found))
         for each in denied:
             self._end(each, turn.sequence_num)
         if self._turn != turn.sequence_num:
             self._turn, self._off = turn.sequence_num, []
-        spoken = sentence.text if sentence.is_cjk else clauses.spelled_out(sentence.text)
+        parts = whose.parts(sentence)
+        changed = bool(denied)
+        for part in parts:
+            known = part.changeable(held)
+            fixed = self._fix(part, sentence, found, known, before)
+            # Beside what is known of anybody a sentence is kept whole.
+            beside = held if len(parts) == 1 else []
+            if fixed or (not denied and self._update(part.text, sentence, found, known, beside)):
+                changed = True
+                held = [each for each in held if self._held.get((each.fact_type, each.key)) is each]
+        if not changed and len(parts) > 1:
+            self._update(sentence.text, sentence, found, [], held)
+
+    def _fix(self, part: owners.Part, sentence: Sentence, found: list[_Found], held: list[Held], before: str) -> bool:
+        """End and change what a part of a sentence takes back or puts right; return whether it does."""
+        turn = sentence.turn
+        spoken = part.text if sentence.is_cjk else clauses.spelled_out(part.text)
         fixes = corrections.of_sentence(
             spoken,
-            [*self._off, *held],
+            [*part.changeable(self._off), *held],
             turn.sequence_num,
             chinese=sentence.is_cjk,
             states=bool(found),
             asked=before if _ASKS.search(before) else "",
         )
-        if not fixes and not denied:
-            self._update(sentence, turn, found, held)
         for other in corrections.alike([fix.held for fix in fixes], held):
             self._end(other, turn.sequence_num)
         for fix in fixes:
@@ -354,7 +371,7 @@ class _Ledger:
                     or (one.clause and not corrections.is_off(one.object))
                 ]
                 continue
-            if corrections.is_only_moved(sentence.text, fix.held, chinese=sentence.is_cjk):
+            if corrections.is_only_moved(part.text, fix.held, chinese=sentence.is_cjk):
                 found[:] = [one for one in found if not one.clause or one.pattern.topic != "plan"]
             restated = [
                 one
@@ -389,21 +406,29 @@ class _Ledger:
                 source_seqs=tuple(sorted({*self._cited(fix.held), turn.sequence_num})),
             )
             self.keep(fact, fix.held.topic)
+        return bool(fixes)
 
-    def _update(self, sentence: Sentence, turn: Turn, found: list[_Found], held: list[Held]) -> None:
-        """Put a sentence in the place of a known fact that it speaks of as changed, or end that if it is stated"
-        " anew."""
-        chinese = sentence.is_cjk
+    def _update(self, text: str, sentence: Sentence, found: list[_Found], held: list[Held], beside: list[Held]) -> bool:
+        """Put a text in the place of a known fact that it speaks of as changed, or end that if it is stated anew.
+
+        Args:
+            held: whose place it may take.
+            beside: what it may be kept beside, if it does not speak of it as changed.
+
+        Returns:
+            Whether it speaks of a known fact so.
+        """
+        chinese, turn = sentence.is_cjk, sentence.turn
         said = list(clauses.of_sentence(sentence))
         if not said:
-            return
-        text = sentence.text if chinese else clauses.spelled_out(sentence.text)
-        update = updates.of_sentence(text, held, turn.sequence_num, chinese=chinese)
+            return False
+        text = text if chinese else clauses.spelled_out(text)
+        update = updates.of_sentence(text, held, beside, turn.sequence_num, chinese=chinese)
         if update is None:
-            return
+            return False
         known = update.held
         if any(_key(one, turn.author, "") == known.key for one in found):
-            return
+            return True
         if known.topic == "rule" and update.replaces:
             found[:] = [one for one in found if one.pattern.fact_type != "rule"]
         if found:
@@ -414,14 +439,14 @@ class _Ledger:
                 and any(one.pattern.topic.partition(":")[0] == known.topic for one in found)
             ):
                 self._end(known, turn.sequence_num)
-            return
+            return True
         if not update.replaces and turn.author != "user":
-            return  # people who talk by name speak of everybody they know
+            return True  # people who talk by name speak of everybody they know
         stated = families.statement(
             clauses.whole(update.text, chinese=chinese), chinese=chinese, rule=known.topic == "rule"
         )
         if stated is None:
-            return
+            return True
         value = {**self._values[known.fact_type, known.key], "text": stated}
         value.pop("when", None)
         if "said_on" in value:
@@ -436,6 +461,7 @@ class _Ledger:
             source_seqs=(turn.sequence_num,),
         )
         self.keep(fact, known.topic, sentence)
+        return True
 
     def _outdate(self, sentence: Sentence, text: str | None) -> None:
         self.corrected[sentence.turn.sequence_num, sentence.position] = text
@@ -509,6 +535,8 @@ _JOINED = frozenset(("home", "occupation"))
 _WORK = frozenset(
     ("employer", "occupation", "business", "new_job", "field_of_work", "work_change", "work_terms", "employment")
 )
+#: What is somebody's own: it gives way only to what is said of the same person.
+_OF_ONE = _WORK | _DATED_TOPICS
 _POSTS = frozenset(("employer", "occupation", "business", "new_job", "employment"))
 #: Work that somebody has beside other work.
 _BESIDES = re.compile(
@@ -580,32 +608,6 @@ _EXPECTED = re.compile(
 _WORKPLACE = re.compile(r" (?:at|for|in|on) |在.+(?:做|当|工作)")
 
 
-_OF_SPEAKER = re.compile(
-    r"^(?:\w+,? ){0,3}(?:I|I'm|I've|I'll|we|we're|we've)\b(?! (?:told|heard|think|said))"
-    r"|^[^，。]{0,4}我(?![们家的]|爸|妈)"
-)
-_OF_ANOTHER = re.compile(r"\b(?:he|she|they|his|her|their|him|them|it)(?:'s|'ve|'re|'ll)?\b|[他她它]", re.IGNORECASE)
-
-
-_KIN_ZH = re.compile(patterns_zh.KIN)
-
-
-def _is_of_another(held: Held, sentence: Sentence) -> bool:
-    """Return whether a fact about a relative or an animal is not what a sentence in the first person speaks of."""
-    if (
-        held.topic != "family"
-        or not _OF_SPEAKER.match(sentence.text.replace("’", "'"))
-        or _OF_ANOTHER.search(sentence.text)
-    ):
-        return False
-    who = held.key.split("family:", 1)[-1].partition(":")[0].replace("_", " ")
-    said = sentence.text.lower()
-    kin = [word for word, english in patterns_zh.KIN_ENGLISH.items() if english.replace("_", " ") == who]
-    named = [name.lower() for name in _NAMED_EN.findall(held.text)]
-    kin += _KIN_ZH.findall(held.text)
-    return not any(word and word in said for word in (who, *kin, *named))
-
-
 def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bool:
     """Return whether a fact under another key ends with a new one: a pregnancy with a birth, a job with the next.
 
@@ -618,6 +620,8 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
         return False
     if _BORN.search(text):
         return bool(_EXPECTED.search(held.text))
+    if {topic, held.topic} <= _OF_ONE and owners.named_in(held.text) != owners.named_in(text):
+        return False  # 'my wedding', 'my sister's wedding'
     if topic in ("event", "plan") and held.topic in _WORK and held.topic != "work_change" and _NEW_JOB.search(text):
         return True
     if topic in _WORK and held.topic in _WORK:

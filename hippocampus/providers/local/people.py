@@ -131,6 +131,15 @@ class People:
             "",
         )
 
+    @property
+    def last(self) -> str:
+        """The relative or the name that a pronoun may mean."""
+        return self._last or self._asked
+
+    def kin_called(self, name: str) -> str:
+        """Return which relative or animal a name was given to, or nothing."""
+        return self._names.get(name, "")
+
     def note(self, topic: str, about: str, name: str) -> None:
         """Note a relative's or an animal's name."""
         if topic == "family:name" and about and name.istitle():

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from hippocampus.records import ConversationSlice, Turn
@@ -56,6 +57,12 @@ _APART_ZH = re.compile("(?:^|[ \u3000])[\u4e00-\u9fff](?=[ \u3000]|$)")
 _EXCLAIMED_ZH = re.compile("[\u4e00-\u9fff]{0,4}[\u4e00-\u9fff]了[！!。]+$")
 
 
+@lru_cache(maxsize=256)
+def _is_cjk(text: str) -> bool:
+    letters = sum(character.isalpha() for character in text)
+    return letters > 0 and 3 * len(words.CJK_CHARACTER.findall(text)) >= letters
+
+
 @dataclass(frozen=True, slots=True)
 class Sentence:
     """One sentence of one turn."""
@@ -69,8 +76,7 @@ class Sentence:
     @property
     def is_cjk(self) -> bool:
         """Whether at least a third of the letters are CJK characters."""
-        letters = sum(character.isalpha() for character in self.text)
-        return letters > 0 and 3 * len(words.CJK_CHARACTER.findall(self.text)) >= letters
+        return _is_cjk(self.text)
 
 
 def is_assistant(turn: Turn) -> bool:

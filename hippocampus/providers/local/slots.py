@@ -45,28 +45,29 @@ _ZH = {
 _NO_KIN_ZH = re.compile("老板娘|姑娘|新娘|伴娘|奶娘|婆娘|大娘")
 _EN = re.compile(rf"\b(?P<kin>{patterns_en.KIN.replace('?P<about>', '?:')})\b", re.IGNORECASE)
 _NAME_EN = re.compile(r"(?<=[a-z] )(?!Dr|Mr)[A-Z][a-z]+")
-_MEANS = {"mum": "mother", "mom": "mother", "mama": "mother", "dad": "father", "papa": "father"}
+MEANS = {"mum": "mother", "mom": "mother", "mama": "mother", "dad": "father", "papa": "father"}
 
 
 def of_fact(topic: str, key: str, text: str) -> tuple[str, str, frozenset[str]] | None:
     """Return of whom a fact about a relative states which single thing, and the names in it; None if it does not."""
     if topic not in ("family", "health") or key.endswith((":name", ":called", ":loss", ":birth", ":surname", ":age")):
         return None
-    kin = _kin(key, text)
+    kin = kin_of(key, text)
     if not kin:
         return None
     found = next((name for name, pattern in _CLASSES if pattern.search(text)), None)
     return (kin, found, frozenset(_NAME_EN.findall(text))) if found else None
 
 
-def _kin(key: str, text: str) -> str:
+def kin_of(key: str, text: str) -> str:
+    """Return the relative whom a fact names first, '' if none."""
     text = _NO_KIN_ZH.sub("", text)
     chinese = min(((text.find(word), -len(word), who) for word, who in _ZH.items() if word in text), default=None)
     if chinese:
         return chinese[2]
     match = _EN.search(text) or _EN.search(key.replace(":", " ").replace("_", " "))
     who = match["kin"].lower() if match else ""
-    return _MEANS.get(who, who)
+    return MEANS.get(who, who)
 
 
 def same(was: tuple[str, str, frozenset[str]], now: tuple[str, str, frozenset[str]], several: frozenset[str]) -> bool:

@@ -93,14 +93,7 @@ _TURN_EN = re.compile(
     re.IGNORECASE,
 )
 _TURN_ZH = re.compile("了|没|不(?!好意思)|改|换|已经|过户|作废|也行")
-_MISTAKEN_EN = re.compile(
-    r"^(?:oh,? |ah,? |no,? |ha\.? |well,? |actually,? )*(?:wait(?:,? no)?|hold (?:up|on)|scratch that|correction"
-    r"|pardon me|my"
-    r" (?:mistake|bad)|oops|whoops|I meant?|no,? sorry|I stand corrected|not [a-z]+ [a-z]+\.)\b[,.:!\s]*",
-    re.IGNORECASE,
-)
 _AS_SAID_EN = re.compile(r"^I said [^,]{2,30},\s*", re.IGNORECASE)
-_MISTAKEN_ZH = re.compile("(?:说|讲|写|打|记|搞|弄)(?:错|岔|反|混)了?[，,。]?|^(?:不对|等等|更正)[，,]")
 #: Says how somebody felt or spoke, or asks for something: nothing to keep beside a name.
 _SLIGHT_EN = re.compile(
     r"\b(?:cried|cries|crying|laugh\w*|smil\w*|says?|said|thinks?|thought|wants?|wanted|would|delighted|thrilled"
@@ -135,13 +128,18 @@ class Update:
     text: str  # the sentence without what says that something was wrong
 
 
-def of_sentence(text: str, held: Sequence[Held], turn: int, *, chinese: bool) -> Update | None:
-    """Return which known fact a sentence speaks of, the latest that shares most with it, and what becomes of it."""
+def of_sentence(text: str, held: Sequence[Held], beside: Sequence[Held], turn: int, *, chinese: bool) -> Update | None:
+    """Return which known fact a sentence speaks of, the latest that shares most with it, and what becomes of it.
+
+    Args:
+        held: whose place it may take.
+        beside: what it may be kept beside.
+    """
     counted = _counted(text, held, chinese=chinese)
     if counted is not None:
         return Update(counted, replaces=True, text=text)
     lowered, spoken = text.lower(), corrections.content(text)
-    mistaken = (_MISTAKEN_ZH.search if chinese else _MISTAKEN_EN.match)(text)
+    mistaken = corrections.puts_right(text, chinese=chinese)
     if mistaken:
         said = _AS_SAID_EN.sub("", text[: mistaken.start()] + text[mistaken.end() :])
         recent = [each for each in held if each.turn is not None and 0 < turn - each.turn <= _REACH]
@@ -156,22 +154,21 @@ def of_sentence(text: str, held: Sequence[Held], turn: int, *, chinese: bool) ->
     changes = (_CHANGE_ZH if chinese else _CHANGE_EN).search(text) is not None
     turns = (_TURN_ZH if chinese else _TURN_EN).search(text) is not None
     found: list[tuple[int, int, Held, bool]] = []
-    for each in held:
-        if each.turn == turn:
+    for each in held if changes or turns else ():
+        if each.turn == turn or each.topic not in _REPLACEABLE:
             continue
-        named = sum(1 for name in _names_of(each.text, chinese=chinese) if _has_name(lowered, name))
-        common = {
-            term for term in each.about & spoken if term not in GENERIC and not term[:1].isdigit() and term[:1] != "="
-        }
-        if (
-            each.topic in _REPLACEABLE
-            and changes
-            and (len(each.about & spoken) >= 2 or (named and (common or chinese)))
-        ):
+        named = _named(each, lowered, chinese=chinese)
+        shared = each.about & spoken
+        common = {term for term in shared if term not in GENERIC and not term[:1].isdigit() and term[:1] != "="}
+        if changes and (len(shared) >= 2 or (named and (common or chinese))):
             found.append((2 + len(common) + named, each.order, each, True))
-        elif each.topic in _REPLACEABLE and turns and each.turn is None and (common or named):
+        elif turns and each.turn is None and (common or named):
             found.append((1 + len(common) + named, each.order, each, True))
-        elif named and each.topic in _KEPT_BESIDE:
+    replaced = {id(each) for _, _, each, _ in found}
+    for each in beside:
+        if each.turn == turn or each.topic not in _KEPT_BESIDE or id(each) in replaced:
+            continue
+        if named := _named(each, lowered, chinese=chinese):
             found.append((named, each.order, each, False))
     if not found:
         return None
@@ -210,10 +207,19 @@ def _names_of(text: str, *, chinese: bool) -> frozenset[str]:
     return frozenset(name.lower() for name in (*names_in(text, chinese=False), *_PROPER_EN.findall(text)))
 
 
-def _has_name(lowered: str, name: str) -> bool:
-    if name not in lowered:
-        return False
-    return not name.isascii() or re.search(rf"\b{re.escape(name)}\b", lowered) is not None
+def _named(held: Held, lowered: str, *, chinese: bool) -> int:
+    return sum(1 for name in _names_of(held.text, chinese=chinese) if has_word(lowered, name))
+
+
+def has_word(lowered: str, name: str) -> bool:
+    """Return whether a name is a word of a text in lower case; a Chinese one need not stand apart."""
+    place = lowered.find(name)
+    while place >= 0:
+        around = lowered[max(place - 1, 0) : place], lowered[place + len(name) : place + len(name) + 1]
+        if not name.isascii() or not any(each.isalnum() or each == "_" for each in around):
+            return True
+        place = lowered.find(name, place + 1)
+    return False
 
 
 def _counted(text: str, held: Sequence[Held], *, chinese: bool) -> Held | None:
