@@ -14,10 +14,10 @@ from PIL import Image
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 
 FLAGS = ["--disable-gpu", "--disable-quic", "--disable-sync", "--no-first-run"]
-# Other test runs may occupy the cores.
-WAIT_MILLISECONDS = 20_000
+WAIT_MILLISECONDS = 1000 * WAIT_SECONDS
 PICTURE_BYTES_MAX = 160_000
 WIDE, NARROW = (1400, 900), (400, 800)
 
