@@ -60,7 +60,7 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
                     cli_process.run(home, "down")
     assert shell.returncode == 0, said
     _, first, model, worked, agent, last = said.split("== step\n")
-    assert "Appended 3 events to 1 sessions." in first
+    assert "Appended 3 events to 1 session." in first
     assert "I am allergic to peanuts." in first
     assert "qwen3:8b" in model
     assert "completed" in worked
