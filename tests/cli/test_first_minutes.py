@@ -17,6 +17,7 @@ from tests.support.cli_commands import Run, execute
 from tests.support.paths import ROOT
 from workers import migrate
 from workers.cli import databases, main
+from workers.embedded import binaries
 from workers.settings import Settings
 
 #: Sends Ctrl-C when a module is imported: in the middle of what imports it.
@@ -138,6 +139,16 @@ def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert "set HIPPOCAMPUS_HOME to where it is" in refused()
     databases.EmbeddedServer(home).data.mkdir(parents=True)
     assert f"`export HIPPOCAMPUS_HOME={home}`" in refused()
+
+
+def test_without_the_embedded_server_the_error_names_no_command_that_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "PACKAGE", "not_installed_here")
+    with pytest.raises(ValueError, match="set DATABASE_URL") as caught, databases.opened(Settings(home=tmp_path)):
+        pass
+    assert "pip install" in str(caught.value)
+    assert "hippocampus" not in str(caught.value).replace(str(ROOT), "").replace("pg-hippocampus", "")
 
 
 def test_another_programs_file_is_imported_with_a_count(

@@ -23,10 +23,11 @@ from pulse import database
 from pulse.actor import acting_as
 from pulse.cells import require_served
 from pulse.errors import InvalidInputError
+from pulse.extras import install_command
 from workers import migrate, redactors, settings
 from workers.cli import interrupts, rows
 from workers.cli.options import APP_MAY_BE_SET_UP, APP_READ, USER_READ
-from workers.embedded import keeper
+from workers.embedded import binaries, keeper
 from workers.embedded.server import EmbeddedServer
 from workers.settings import Settings, SettingsError
 
@@ -60,6 +61,11 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
             raise SettingsError(
                 f"There is no data below {config.home}, but `make run` and `make demo` keep theirs below {other}:"
                 f" `export HIPPOCAMPUS_HOME={shlex.quote(str(other))}` first."
+            )
+        if not binaries.is_installed():
+            raise SettingsError(
+                "No database is named: set DATABASE_URL. (An embedded one is not installed:"
+                f" {install_command('embedded')}.)"
             )
         raise SettingsError(
             f"There is no data below {config.home} yet: run `hippocampus demo` or `hippocampus up` first, set"

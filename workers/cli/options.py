@@ -52,6 +52,16 @@ def known_or_set_up_app(context: click.Context, option: click.Parameter, value: 
 _CALLBACKS = {"app": known_app, "user": known_user}
 
 
+#: Adds --agent to a command that runs a writer.
+agents_option = click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME=MODULE:ATTRIBUTE",
+    help="Run this agent: a function of a RunContext, or an agent of Google ADK; see HIPPOCAMPUS_AGENTS.",
+)
+
+
 def confirm(question: str) -> None:
     """Ask before something is done for good, for a command with --yes.
 
