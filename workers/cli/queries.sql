@@ -31,6 +31,13 @@ SELECT $1 = '*' OR EXISTS (SELECT FROM threads WHERE app_name = $1) OR EXISTS (S
     OR EXISTS (SELECT FROM facts WHERE app_name = $1) OR EXISTS (SELECT FROM app_policies WHERE app_name = $1)
     OR EXISTS (SELECT FROM erasures WHERE app_name = $1)
 
+-- name: has_user
+-- app, user
+SELECT EXISTS (SELECT FROM threads WHERE app_name = $1 AND user_id = $2)
+    OR EXISTS (SELECT FROM memories WHERE app_name = $1 AND user_id = $2)
+    OR EXISTS (SELECT FROM facts WHERE app_name = $1 AND user_id = $2)
+    OR EXISTS (SELECT FROM erasures WHERE app_name = $1 AND user_id = $2)
+
 -- name: is_set_up
 -- app; apart from has_app, since the roles of readers may not see these tables
 SELECT EXISTS (SELECT FROM api_keys WHERE app_name = $1) OR EXISTS (SELECT FROM webhook_endpoints WHERE app_name = $1)

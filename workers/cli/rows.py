@@ -125,6 +125,24 @@ async def is_set_up(pool: Pool, app: str) -> bool:
         return True
 
 
+async def has_user(pool: Pool, app: str, user: str) -> bool:
+    """Return whether anything is stored of a user in an app, or was erased of them.
+
+    A login that may not read every table, such as a reader's, cannot tell that nothing is stored: something is.
+    """
+    if await _STATEMENTS.fetchval(pool, "has_user", app, user):
+        return True
+    # Here: only a name that is probably mistyped needs it.
+    import asyncpg
+
+    from hippocampus.erasure.service import ErasureService
+
+    try:
+        return any(each.rows for each in await ErasureService(pool).preview(app, user))
+    except asyncpg.InsufficientPrivilegeError:
+        return True
+
+
 async def apps(pool: Pool) -> list[str]:
     """Return the names of all apps."""
     return [row["app_name"] for row in await _STATEMENTS.fetch(pool, "apps")]
