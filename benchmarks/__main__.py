@@ -11,10 +11,13 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks import options
 from benchmarks.figures import FILE_VARIABLE, collect
+from workers.cli import interrupts
 
 MEASUREMENTS = {
     "Sessions": ["benchmarks.sessions"],
@@ -58,21 +61,32 @@ def recall(path: Path) -> dict[str, list[str]]:
     return runs
 
 
-def main(arguments: list[str]) -> int:
+def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a benchmark and return its exit code; interrupted, let it end what it has started."""
+    process = subprocess.Popen(command, env=environment)
+    try:
+        return process.wait()
+    finally:
+        with interrupts.postponed():
+            process.terminate()
+            process.wait()
+
+
+def main(file: Path | None = None) -> int:
     """Run all of them; the exit code is the number of benchmarks that failed and of musts that were missed."""
     runs = dict(MEASUREMENTS)
-    if arguments:
-        runs |= recall(Path(arguments[0]))
+    if file is not None:
+        runs |= recall(file)
     failed = []
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "figures"
-        file.touch()
+        reported = Path(folder) / "figures"
+        reported.touch()
         for title, command in runs.items():
             print(f"\n{title}\n{'-' * len(title)}", flush=True)
-            environment = {**os.environ, FILE_VARIABLE: str(file)}
-            if subprocess.run([sys.executable, "-m", *command], env=environment, check=False).returncode != 0:
+            environment = {**os.environ, FILE_VARIABLE: str(reported)}
+            if run([sys.executable, "-m", *command], environment) != 0:
                 failed.append(title)
-        figures = collect(file)
+        figures = collect(reported)
     missed = [name for name, each in figures.items() if not each["met"]]
     report = {"at": datetime.now(UTC).isoformat(), "figures": figures, "failed": failed, "missed": missed}
     RESULT.write_text(json.dumps(report, indent=2) + "\n")
@@ -81,4 +95,8 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    parser = options.parser()
+    parser.add_argument("file", nargs="?", type=Path, help="a LoCoMo file")
+    given = parser.parse_args()
+    interrupts.raise_on_all()
+    sys.exit(main(given.file))

@@ -7,6 +7,8 @@ import os
 
 from procrastinate import App, PsycopgConnector
 
+from benchmarks import options
+
 
 async def main() -> None:
     app = App(connector=PsycopgConnector(conninfo=os.environ["DATABASE_URL"], min_size=4, max_size=10))
@@ -20,4 +22,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks import options
 
 DOC = Path(__file__).parent.parent / "docs" / "scaling.md"
 BEGIN, END = "<!-- begin of the table of benchmarks.capacity -->", "<!-- end -->"
@@ -266,14 +267,18 @@ def _cpu_seconds(pid: int, *, children: bool = False) -> float:
     return total / ticks
 
 
-def main(arguments: list[str]) -> None:
-    if "--measure" in arguments:
+def main() -> None:
+    parser = options.parser()
+    parser.add_argument("--write", action="store_true", help="put the table into docs/scaling.md")
+    parser.add_argument("--measure", action="store_true", help="measure the service times on this machine")
+    arguments = parser.parse_args()
+    if arguments.measure:
         asyncio.run(measure())
-    elif "--write" in arguments:
+    elif arguments.write:
         DOC.write_text(write(DOC.read_text(encoding="utf-8")), encoding="utf-8")
     else:
         print(table())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

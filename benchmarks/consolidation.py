@@ -14,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
@@ -97,4 +98,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

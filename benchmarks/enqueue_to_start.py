@@ -19,6 +19,7 @@ from pathlib import Path
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from pulse import database
@@ -159,4 +160,5 @@ async def process(module: str, dsn: str, *, quiet: bool = False) -> AsyncIterato
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

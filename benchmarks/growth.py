@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import random
 import statistics
-import sys
 import time
 from collections.abc import Awaitable, Callable
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.server import fresh_server, percentile, row
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.search import MemorySearch
@@ -142,4 +142,6 @@ async def blocks(pool: asyncpg.Pool) -> int:
 
 
 if __name__ == "__main__":
-    asyncio.run(main([int(each) for each in sys.argv[1:]] or list(SIZES)))
+    parser = options.parser()
+    parser.add_argument("events", type=int, nargs="*", default=SIZES, help="at how many events to measure")
+    asyncio.run(main(list(parser.parse_args().events)))

@@ -11,12 +11,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -25,7 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.figures import figure
-from benchmarks.server import row
+from benchmarks.server import fresh_folder, row
+from workers.cli import interrupts
 
 READY_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 20.0
@@ -88,24 +87,23 @@ def _name(command: str) -> str:
 @contextlib.contextmanager
 def installation() -> Iterator[str]:
     """Run every role on an embedded server in a new folder, and return the folder."""
-    folder = Path(tempfile.mkdtemp(prefix="hippo-bench-", dir="/tmp"))
-    folder.chmod(0o711)
+    interrupts.raise_on_all()
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
-    environment = {
-        "PATH": os.environ.get("PATH", ""),
-        "HIPPOCAMPUS_HOME": str(folder / "home"),
-        "HIPPOCAMPUS_API_PORT": str(port),
-    }
-    command = [sys.executable, "-m", "workers", "up"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
-    try:
-        _wait_until_ready(port, process)
-        yield str(folder)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(STOP_SECONDS_MAX)
-        shutil.rmtree(folder)
+    with fresh_folder() as folder:
+        environment = {
+            "PATH": os.environ.get("PATH", ""),
+            "HIPPOCAMPUS_HOME": str(folder / "home"),
+            "HIPPOCAMPUS_API_PORT": str(port),
+        }
+        command = [sys.executable, "-m", "workers", "up"]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+        try:
+            _wait_until_ready(port, process)
+            yield str(folder)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(STOP_SECONDS_MAX)
 
 
 def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:

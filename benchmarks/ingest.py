@@ -14,6 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmarks import options
 from benchmarks.server import fresh_pool, row
 
 TURNS = 30_000
@@ -30,7 +31,7 @@ def write(path: Path, turns_per_session: int) -> None:
             file.write(json.dumps({"id": f"{path.stem}-{session}", "user": "ann", "messages": messages}) + "\n")
 
 
-def ingest(path: Path, dsn: str) -> tuple[float, float]:
+async def ingest(path: Path, dsn: str) -> tuple[float, float]:
     """Seconds, and the peak memory in MB."""
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -38,7 +39,11 @@ def ingest(path: Path, dsn: str) -> tuple[float, float]:
         env={**os.environ, "DATABASE_URL": dsn},
         stdout=subprocess.DEVNULL,
     )
-    _, status, usage = os.wait4(process.pid, 0)
+    try:
+        _, status, usage = await asyncio.to_thread(os.wait4, process.pid, 0)
+    except asyncio.CancelledError:
+        process.terminate()
+        raise
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
     return time.perf_counter() - began, usage.ru_maxrss / 1024
@@ -51,7 +56,7 @@ async def main() -> None:
             path = Path(folder) / f"chats{turns_per_session}.jsonl"
             write(path, turns_per_session)
             async with fresh_pool(2) as (pool, server):
-                seconds, megabytes = await asyncio.to_thread(ingest, path, server.dsn)
+                seconds, megabytes = await ingest(path, server.dsn)
                 await pool.execute("CREATE TABLE bare (session text, turn int, said text)")
                 began = time.perf_counter()
                 rows = ((f"s{n // turns_per_session}", n % turns_per_session, f"{n} {TEXT}") for n in range(TURNS))
@@ -68,4 +73,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

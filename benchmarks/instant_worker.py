@@ -9,6 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
+from benchmarks import options
 from workers.queue import services
 from workers.queue.claims import JobClaim
 from workers.settings import Settings
@@ -33,4 +34,5 @@ def build(settings: Settings, pool: asyncpg.Pool, metrics: Metrics, role: str) -
 
 
 if __name__ == "__main__":
+    options.parser().parse_known_args()  # a test names the role
     sys.exit(main_worker("fast_replay", build_services=build))

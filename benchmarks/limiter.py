@@ -12,6 +12,7 @@ import time
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.server import commit_latency_ms, fresh_pool, row
 from pulse.postgres.statements import load_queries
 
@@ -70,4 +71,5 @@ async def per_second(pool: asyncpg.Pool, statement: str, *arguments: object) -> 
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

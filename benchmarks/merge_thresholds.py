@@ -1,6 +1,6 @@
 """The similarity from which two texts mean the same: precision and recall over written pairs, per embedding model.
 
-    python -m benchmarks merge_thresholds
+    python -m benchmarks.merge_thresholds
 
 Measures the provider that the settings name (`local` without a key). The chosen threshold is the lowest at which
 nine of ten merges are right. The pairs that differ were written to mislead; a merge can be listed and undone.
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import options
 from hippocampus.facts.keys import contrast_of, normal_key
 from hippocampus.providers.protocols import Embedder
 from workers import settings
@@ -107,4 +108,5 @@ def _is_decided(pair: Pair) -> bool:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(run())

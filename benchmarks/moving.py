@@ -8,9 +8,9 @@ Two servers on one machine; eight writers append to sessions of the app all the 
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 
+from benchmarks import options
 from benchmarks.growth import TURNS, fill
 from benchmarks.server import fresh_server, percentile, row
 from hippocampus import Hippocampus
@@ -56,4 +56,6 @@ async def main(events: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS))
+    parser = options.parser()
+    parser.add_argument("events", type=int, nargs="?", default=EVENTS, help="how many events to move")
+    asyncio.run(main(parser.parse_args().events))

@@ -10,6 +10,7 @@ import asyncio
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.real_workers import Worker, drained, enqueue, gemini, talk, workers
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
@@ -68,4 +69,5 @@ async def kill_one(pool: asyncpg.Pool, running: list[Worker], number: int) -> tu
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

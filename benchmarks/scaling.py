@@ -13,6 +13,7 @@ import time
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.real_workers import Gemini, drained, enqueue, gemini, talk, workers
 from benchmarks.server import commit_latency_ms, fresh_pool, row
 
@@ -77,4 +78,5 @@ async def events_per_call(pool: asyncpg.Pool, model: Gemini, every: int) -> floa
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

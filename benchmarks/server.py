@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import asyncpg
 
 from pulse import database
+from workers.cli import interrupts
+from workers.cli.exit_codes import INTERRUPTED
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 
 @asynccontextmanager
 async def fresh_server(**settings: str) -> AsyncIterator[EmbeddedServer]:
-    """Start a server in a new folder, migrate its database, and remove both at the end."""
+    """Start a server in a new folder, migrate its database, and remove both at the end.
+
+    SIGTERM, Ctrl-C and a closed terminal cancel the benchmark, and so lead to this end too.
+    """
+    asked = interrupts.Interrupts()
+    try:
+        with asked.cancelling(), fresh_folder() as folder, EmbeddedServer(folder / "home", settings=settings) as server:
+            await migrate(server.dsn)
+            yield server
+    except asyncio.CancelledError:
+        if asked.came_at is None:
+            raise
+        raise SystemExit(INTERRUPTED) from None
+
+
+@contextmanager
+def fresh_folder() -> Iterator[Path]:
+    """Make a folder that the server's user can enter, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="hippo-bench-", dir="/tmp"))
     folder.chmod(0o711)
     try:
-        with EmbeddedServer(folder / "home", settings=settings) as server:
-            await migrate(server.dsn)
-            yield server
+        yield folder
     finally:
         shutil.rmtree(folder)
 

@@ -16,6 +16,7 @@ from google.adk.events import EventActions as AdkActions
 from google.adk.sessions import DatabaseSessionService
 from google.genai import types
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, row
 from pulse.events import Event, EventActions
@@ -156,4 +157,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

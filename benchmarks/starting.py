@@ -19,6 +19,7 @@ import time
 
 import httpx
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import fresh_server, row
 from workers import settings
@@ -79,4 +80,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

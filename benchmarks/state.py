@@ -15,6 +15,7 @@ from typing import Any
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.server import commit_latency_ms, fresh_pool, row, seconds
 from pulse.events import Event, EventActions
 from pulse.session_service import OpenSessionService
@@ -110,4 +111,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

@@ -7,6 +7,7 @@ in this process: others call it all the time, and the time is from the commit he
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import statistics
 import sys
@@ -14,6 +15,7 @@ import time
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, row
 from pulse import database
@@ -84,7 +86,7 @@ async def updates(pool: asyncpg.Pool, registry: ToolRegistry, dsn: str) -> None:
     """Disable and enable a tool; each process reports, by the clock of the machine, when its calls are refused."""
     processes = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "benchmarks.tools", "caller", dsn, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "benchmarks.tools", "--caller", dsn, stdout=asyncio.subprocess.PIPE
         )
         for _ in range(PROCESSES)
     ]
@@ -140,4 +142,7 @@ async def starts(backend: SandboxBackend) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(call_on_and_on(sys.argv[2]) if sys.argv[1:2] == ["caller"] else main())
+    parser = options.parser()
+    parser.add_argument("--caller", metavar="DSN", help=argparse.SUPPRESS)
+    dsn = parser.parse_args().caller
+    asyncio.run(call_on_and_on(dsn) if dsn else main())

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, row
 from benchmarks.sessions import ours
@@ -71,4 +72,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    options.parser().parse_args()
     asyncio.run(main())

@@ -99,7 +99,7 @@ class Hippocampus:
 
         async with Hippocampus("postgresql://localhost/agents", app="shop") as memory:
             await memory.add("ann", "I'm allergic to peanuts.", session="monday")
-            found = await memory.search("ann", "what can she not eat?")
+            found = await memory.search("ann", "what is she allergic to?")
             window = await memory.context("ann", "a snack?", session="monday", max_tokens=2000)
 
     The database is migrated (``hippocampus migrate``). Workers on the same database consolidate what is added; a search

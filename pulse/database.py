@@ -369,13 +369,16 @@ def require_supported_server(version_num: int) -> None:
 def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
     """Return the error for a database that could not be reached, without the password."""
     reason = str(error).strip() or type(error).__name__
-    advice = "Check that it runs and that DATABASE_URL names the right host, port, user, password and database."
+    advice = "Check that it runs, and host, port, user, password and database in its address (by default DATABASE_URL)."
     if isinstance(error, asyncpg.TooManyConnectionsError):
         advice = (
             "Every connection that it allows is in use: lower HIPPOCAMPUS_DATABASE_POOL_SIZE or raise max_connections."
         )
     if "://" in dsn and not dsn.startswith(("postgresql://", "postgres://")):
-        advice = "Write DATABASE_URL as postgresql://user:password@host:port/name, without the name of a driver."
+        advice = (
+            "Write its address (by default DATABASE_URL) as postgresql://user:password@host:port/name, without the name"
+            " of a driver."
+        )
     return DatabaseUnreachableError(f"PostgreSQL at {describe(dsn)} can't be used: {reason}. {advice}")
 
 

@@ -18,7 +18,8 @@ from workers.settings import SettingsError
 if TYPE_CHECKING:
     from pulse.runs.agents import Agent
 
-_VARIABLE = "HIPPOCAMPUS_AGENTS"
+#: Where an entry can be from; the writer that reads it does not know which.
+_ORIGIN = "of --agent or HIPPOCAMPUS_AGENTS"
 
 
 def load(entries: str) -> dict[str, Agent]:
@@ -39,7 +40,7 @@ def load(entries: str) -> dict[str, Agent]:
         named = {name: value} if name else _mapping(entry, value)
         for own, agent in named.items():
             if own in found:
-                raise SettingsError(f"{_VARIABLE} names two agents {own!r}: {entry} is the second")
+                raise SettingsError(f"There are two agents {own!r}: the entry {entry} {_ORIGIN} is the second")
             found[own] = _agent(entry, agent)
     return found
 
@@ -52,17 +53,22 @@ def _import(entry: str, place: str) -> Any:
             found = getattr(found, each)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise SettingsError(f"{_VARIABLE}: {entry} cannot be imported ({reason})") from error
+        raise SettingsError(
+            f"The agent {entry} {_ORIGIN} cannot be imported ({reason}): write NAME=MODULE:ATTRIBUTE, of a"
+            " module that is installed or in the current folder"
+        ) from error
     return found
 
 
 def _mapping(entry: str, value: Any) -> Mapping[str, Any]:
     if callable(value) and not isinstance(value, Mapping):
         if inspect.signature(value).parameters or inspect.iscoroutinefunction(value):
-            raise SettingsError(f"{_VARIABLE}: {entry} is an agent without a name; write NAME={entry}")
+            raise SettingsError(f"The entry {entry} {_ORIGIN} is an agent without a name: write NAME={entry}")
         value = value()
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
-        raise SettingsError(f"{_VARIABLE}: {entry} is not a mapping of agents by name; name one agent as NAME={entry}")
+        raise SettingsError(
+            f"The entry {entry} {_ORIGIN} is not a mapping of agents by name: name one agent as NAME={entry}"
+        )
     return value
 
 
@@ -73,6 +79,9 @@ def _agent(entry: str, value: Any) -> Agent:
 
         return as_agent(value)
     if not callable(value):
-        raise SettingsError(f"{_VARIABLE}: {entry} is {type(value).__name__}, not an agent")
+        raise SettingsError(
+            f"The entry {entry} {_ORIGIN} is {type(value).__name__}, not an agent: name a function of a"
+            " RunContext, or an agent of Google ADK"
+        )
     agent: Agent = value
     return agent

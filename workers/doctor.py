@@ -23,6 +23,7 @@ from workers import migrate
 from workers.models import reach
 from workers.models.factory import make_embedder, make_generator
 from workers.pools import POOLS
+from workers.process import ports
 from workers.process.roles import OPTIONAL_ROLES, ROLES
 from workers.settings import KINDS, Settings, is_loopback, show_secret
 from workers.telemetry import queue_state
@@ -321,6 +322,18 @@ async def _schema(connection: Connection, config: Settings) -> Finding:
     return Finding(check="schema", verdict="ok", found=f"{config.schema_name!r} matches the program")
 
 
+def _port(config: Settings) -> Finding:
+    """Say whether a writer could listen, where none runs that does."""
+    place = f"{config.api_port} of {config.api_host}"
+    try:
+        ports.probe(config.api_host, config.api_port)
+    except OSError as error:
+        return Finding(
+            check="port", verdict="problem", found=f"{place} cannot be used ({error.strerror})", fix=ports.ADVICE
+        )
+    return Finding(check="port", verdict="ok", found=f"{place} is free for the writer")
+
+
 async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterator[Finding]:
     rows = await _STATEMENTS.fetch(connection, "lacking_privileges", config.schema_name)
     lacking = [row["relname"] for row in rows]
@@ -341,6 +354,8 @@ async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterato
         "start them with `hippocampus up`, or one by one as in the Procfile" if missing else "",
         "warning",
     )
+    if "writer" not in processes:
+        yield _port(config)
     wrong = await _STATEMENTS.fetch(connection, "clocks", PROCESS_SKEW_SECONDS_MAX, SEEN_SECONDS_MAX)
     yield _judged(
         "clocks",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ _log = structlog.get_logger("workers.settings")
 
 PREFIX = "HIPPOCAMPUS_"
 SECRET_PREFIX_CHARACTERS = 5
+#: An entry of HIPPOCAMPUS_AGENTS.
+_AGENT = r"([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*"
 _ROOT_HOME = Path("/var/lib/hippocampus")
 
 #: Former names of variables. They still work, in any case of letters, and `report_former_names` logs them.
@@ -197,7 +200,7 @@ class Settings(BaseSettings):
     )
     agents: str = Field(
         default="",
-        pattern=r"^$|^([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(,([^=:,\s]+=)?[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)*$",
+        pattern=rf"^$|^{_AGENT}(,{_AGENT})*$",
         description="The agents that the writer runs, as name=module:attribute,…; also module:attribute of a mapping of"
         " agents, or of a function that returns one. An agent or app of Google ADK is run on this database.",
     )
@@ -814,7 +817,16 @@ def load() -> Settings:
 
 
 def use_agents(entries: Sequence[str]) -> None:
-    """Add agents to HIPPOCAMPUS_AGENTS, for this process and its children."""
+    """Add agents, given by --agent, to HIPPOCAMPUS_AGENTS, for this process and its children.
+
+    Raises:
+        SettingsError: an entry has another form.
+    """
+    for entry in entries:
+        if re.fullmatch(_AGENT, entry) is None:
+            raise SettingsError(
+                f"--agent is {entry!r:.80}: write NAME=MODULE:ATTRIBUTE, such as default=shop.agents:greet"
+            )
     if entries:
         name = PREFIX + "AGENTS"
         os.environ[name] = ",".join([*filter(None, os.environ.get(name, "").split(",")), *entries])

@@ -1,8 +1,9 @@
 """The session writer: a process that offers the API.
 
-It opens its socket and its pool before it logs `writer_started`, and ends within `shutdown_grace_seconds` of SIGTERM:
-new connections are refused, running requests are answered, and the runs that it executes may end by themselves, with
-their streams. Then the others are ended, and their clients reconnect elsewhere.
+It opens its socket and its pool before it logs `writer_started`, and ends within `shutdown_grace_seconds` of SIGTERM,
+or a second later where the database does not answer: new connections are refused, running requests are answered, and
+the runs that it executes may end by themselves, with their streams. Then the others are ended, and their clients
+reconnect elsewhere.
 """
 
 from __future__ import annotations

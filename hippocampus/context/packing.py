@@ -209,6 +209,7 @@ class _Packing:
         self._passages: set[tuple[Section, object]] = set()
         self._years: set[tuple[Section, int | None]] = set()
         self._turns: dict[object, int] = {}  # taken turns of passages, by message_id: their position
+        self._left_to_history: dict[object, int] = {}  # turns of passages that the history has taken, likewise
         self._shown: dict[tuple[object, object], str] = {}  # turns that the window shows, by thread and number
         self._stated = WindowStatements()
 
@@ -241,12 +242,14 @@ class _Packing:
         for position, turn in enumerate(self._candidates["history"]):
             if position in self._taken["history"]:
                 continue
-            self._release_passage(turn)
+            passage = self._release_passage(turn)
             free = self._free("history", within)
             if self._cost(turn, position) <= free:
                 self._add("history", turn, position)
                 continue
-            if within is None:
+            if passage is not None:
+                self._return_passage(turn)
+            elif within is None:
                 cut = self._cut(turn, free)
                 if cut is not None:
                     self._add("history", cut, position)
@@ -271,7 +274,9 @@ class _Packing:
         drop = next((place for place, number in enumerate(numbers) if number % step == 1 % step), 0)
         if 2 * drop <= len(numbers):
             for position in list(taken)[len(taken) - drop :]:
+                turn = taken[position]
                 self._release("history", position)
+                self._return_passage(turn)
 
     def take_turns_in_steps(self, step: int, *, within: int) -> None:
         """Take turns of the session, all while they cost at most `within`; then their beginning moves by steps."""
@@ -565,19 +570,31 @@ class _Packing:
         item = self._taken[kind].pop(position)
         self._contents.discard(item.content)
         if self._taken[kind]:
-            self._used[kind] -= self._count(self._writer.line(item))
+            line = None if item.metadata.get("truncated") else self._lines.get((kind, position))
+            self._used[kind] -= self._count(self._writer.line(item)) if line is None else line.cost
         else:
             self._used[kind] = 0
             self._sections -= {section_of(item)}
             self._passages = {each for each in self._passages if each[0] in self._sections}
             self._years = {each for each in self._years if each[0] in self._sections}
 
-    def _release_passage(self, turn: ContextItem) -> None:
-        """Leave the history a turn that stands in a passage."""
-        position = self._turns.pop(turn.metadata.get("message_id"), None)
-        if position is not None and turn.metadata.get("message_id") is not None:
-            self._release("memory", position)
-            self._repeats.add(("memory", position))
+    def _release_passage(self, turn: ContextItem) -> int | None:
+        """Leave the history a turn that stands in a passage; return its position there."""
+        message = turn.metadata.get("message_id")
+        position = self._turns.pop(message, None)
+        if position is None or message is None:
+            return None
+        self._release("memory", position)
+        self._repeats.add(("memory", position))
+        self._left_to_history[message] = position
+        return position
+
+    def _return_passage(self, turn: ContextItem) -> None:
+        """Show a turn that the history does not take after all in its passage again."""
+        position = self._left_to_history.pop(turn.metadata.get("message_id"), None)
+        if position is not None:
+            self._repeats.discard(("memory", position))
+            self._take_turn(position, self._candidates["memory"][position], set())
 
     def _cut(self, turn: ContextItem, free: int) -> ContextItem | None:
         """Return the longest beginning of a turn that fits, marked; None if too little would be left."""

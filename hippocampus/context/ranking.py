@@ -17,8 +17,10 @@ from typing import NamedTuple
 
 from hippocampus.text import words
 
-#: Turns that stay where search ranks them, and that the others are compared with.
+#: Turns that stay where search ranks them.
 LEADING = 10
+#: The part of the turns that all are compared with, at least the leading ones: a larger window asks for more of them.
+_COMPARED_PART = 0.1
 #: What the turn that is most like them gains, and one whose speaker is named, as parts of the best turn's score.
 _LIKENESS = 0.5
 _NAMED = 0.15
@@ -42,7 +44,8 @@ class MatchedTurn(NamedTuple):
 def window_order(turns: Sequence[MatchedTurn], query: str) -> list[int]:
     """Return the positions of turns, which are given by score, the best first, in the order to take them in.
 
-    Likeness is the cosine of rare terms; how rare is counted over the given turns.
+    Likeness is the cosine of rare terms, summed over the best turns, each by its score; how rare is counted over the
+    given turns.
     """
     places = list(range(len(turns)))
     best = turns[0].score if turns else 0.0
@@ -52,9 +55,10 @@ def window_order(turns: Sequence[MatchedTurn], query: str) -> list[int]:
     squares = _squares(found)
     lengths = [sqrt(sum(map(squares.__getitem__, terms))) or 1.0 for terms in found]
     wanted: defaultdict[str, float] = defaultdict(float)
-    for terms, length in zip(found[:LEADING], lengths, strict=False):
-        for term in terms:
-            wanted[term] += squares[term] / length
+    for place in range(max(LEADING, round(len(turns) * _COMPARED_PART))):
+        weight = turns[place].score / (best * lengths[place])
+        for term in found[place]:
+            wanted[term] += squares[term] * weight
     leading = frozenset(wanted)
     likeness = [
         sum(map(wanted.__getitem__, leading.intersection(terms))) / length

@@ -195,7 +195,7 @@ class Template:
         author = str(item.metadata.get("author") or "")
         name, text = speaker(author, language), said(item, language)
         label = f"[{name}]: " if author else ""
-        if item.context_type != "history" and _names_speaker(text, author):
+        if _names_speaker(text, author):
             label = ""
         return {
             "speaker": _escaped(name, self.escape),

@@ -9,6 +9,7 @@ writer dies in between, its listeners find the events by their poll.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Between two notifications: each is a commit, which competes with those that it announces.
 _PAUSE_SECONDS = 0.008
+#: How long a process that ends waits for what is being sent.
+_CLOSE_SECONDS_MAX = 0.5
 _STATEMENTS = Statements("pulse.notify", "notify.sql")
 _log = structlog.get_logger(__name__)
 
@@ -74,12 +77,14 @@ class Notifier:
         self._begin()
 
     async def close(self) -> None:
-        """Send what waits. Idempotent."""
-        while self._waiting or self._shared or self._sending is not None:
-            if self._sending is None:
-                self._start()
-            if self._sending is not None:
-                await asyncio.wait([self._sending])  # which goes on if this caller is cancelled
+        """Send what waits, unless the database does not answer: listeners find it by their poll. Idempotent."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS_MAX):
+                while self._waiting or self._shared or self._sending is not None:
+                    if self._sending is None:
+                        self._start()
+                    if self._sending is not None:
+                        await asyncio.wait([self._sending])  # which goes on if this caller is cancelled
         self._end_pause()
 
     def _begin(self) -> None:

@@ -72,7 +72,7 @@ def test_ingest_reports_the_format_and_missing_workers(
     monkeypatch.setenv("DATABASE_URL", dsn)
     code, out, _ = run("ingest", talk, "--finalize", "--app", "notes")
     assert code == 0
-    assert "is LoCoMo JSON." in out
+    assert "(LoCoMo JSON)." in out
     assert "Appended 5 events to 2 sessions." in out
     assert "Enqueued 4 jobs." in out
     assert "No worker runs now: `hippocampus up` starts them" in out

@@ -93,7 +93,10 @@ def test_forgetting_previews_asks_and_verifies(cli: Run, monkeypatch: pytest.Mon
     shown = json.loads(cli("forget", "user", "--dry-run", "--json")[1])
     assert {each["table_name"]: each["rows"] for each in shown}["memories"] == len(memories)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    assert cli("forget", "user")[0] == 130  # there is no terminal to confirm
+    session = json.loads(cli("sessions", "--json")[1])[0]["session"]
+    for words in (("forget", "user"), ("sessions", "delete", session)):
+        code, _, err = cli(*words)
+        assert (code, "nothing was changed: add --yes" in err) == (2, True), words
     assert len(json.loads(cli("memories", "--json")[1])) == len(memories)
 
     code, out, _ = cli("forget", "memory", memories[0]["id"], "--yes")

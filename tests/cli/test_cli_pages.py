@@ -62,13 +62,16 @@ def assert_paged(run_: Run, *words: str) -> None:
 def test_a_cursor_is_valid_for_its_own_list_only(cli: Run) -> None:
     cursor = cli("facts", "--limit", "1")[2].split()[-1]
     assert cli("facts", "--cursor", cursor)[0] == 0
-    for words in (("memories",), ("facts", "--type", "profile"), ("facts", "--app", "default", "--user", "bob")):
+    for words in (("memories",), ("facts", "--type", "profile")):
         code, _, err = cli(*words, "--cursor", cursor)
         assert (code, "it belongs to another list" in err) == (2, True), words
     code, _, err = cli("facts", "--cursor", cursor[:-4])
     assert (code, "Start again without a cursor" in err) == (2, True)
     code, out, err = cli("jobs", "--before", json.loads(cli("jobs", "--json")[1])[-1]["id"])
     assert (code, out) == (0, "")
+    assert cli("memory", "remember", "He rows.", "--app", "default", "--user", "bob")[0] == 0
+    code, _, err = cli("facts", "--app", "default", "--user", "bob", "--cursor", cursor)
+    assert (code, "it belongs to another list" in err) == (2, True)
 
 
 def test_every_noun_shows_a_single_object(cli: Run) -> None:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import pytest
 from rich.console import Console
 
+from hippocampus.text.languages import language_of
 from tests.support import cli_process, small_lock
 from tests.support import worker_harness as harness
 from tests.support.waiting import until_sync
-from workers.cli import progress
+from workers.cli import fact_changes, progress
 from workers.cli.commands import demo
+from workers.cli.rows import FactReplacement
 from workers.intake import conversations, samples
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="searches /proc for processes")
@@ -66,6 +71,49 @@ def test_the_first_run_shows_everything(first: subprocess.CompletedProcess[str])
     assert "\x1b[" not in text
 
 
+def test_what_changed_are_values_that_differ(first: subprocess.CompletedProcess[str]) -> None:
+    """The sample's best change is shown first; its value in Chinese, and a rule that is only said again, are not."""
+    changes = _section(first.stdout, "What changed")
+    assert changes[0].strip() == "2025-03-03  Mei: lives in Rotterdam (until 2025-05-28)  →  lives in Ghent"
+    assert any("Fridays (until 2025-05-28)  →  Fridays are fine" in line for line in changes)
+    assert {language_of([line]) for line in changes} == {"en"}
+    assert not any("calls before 9" in line for line in changes)
+
+
+def test_a_change_is_shown_from_its_first_value_on() -> None:
+    """All that a fact was, on one line; a step into another language only where there is no other change."""
+
+    def replaced(number: int, confidence: float, *texts: str) -> list[FactReplacement]:
+        """Replacements of one fact, each value a day after the last one."""
+        start = datetime(2025, 5, number, tzinfo=UTC)
+        return [
+            FactReplacement(
+                fact_id=UUID(int=number),
+                before={"text": before, "subject": "Mei"},
+                valid_from=start + timedelta(days=day),
+                valid_until=start + timedelta(days=day + 1),
+                now={"text": now, "subject": "Mei"},
+                confidence=confidence,
+            )
+            for day, (before, now) in enumerate(itertools.pairwise(texts))
+        ]
+
+    moved = replaced(1, 0.9, "lives in Rotterdam", "lives in Ghent", "lives in Oslo", "住在奥斯陆")
+    hired = replaced(2, 0.9, "works at a bakery", "在一家面包店工作")
+    doubtful = replaced(3, 0.8, "sings in a choir", "misses it")
+    again = replaced(4, 0.9, "no calls before 9", "no calls before 9, as always")
+    shown = [each.text for each in fact_changes.choose([*moved, *hired, *doubtful, *again], 3)]
+    assert shown == [
+        "Mei: lives in Rotterdam (until 2025-05-02)  →  lives in Ghent (until 2025-05-03)  →  lives in Oslo",
+        "Mei: sings in a choir (until 2025-05-04)  →  misses it",
+    ]
+    assert len(fact_changes.choose([*moved, *doubtful], 1)) == 1
+    assert [each.text for each in fact_changes.choose(hired, 3)] == [
+        "Mei: works at a bakery (until 2025-05-03)  →  在一家面包店工作"
+    ]
+    assert fact_changes.choose(again, 3) == []
+
+
 def test_it_leaves_no_process_behind(first: subprocess.CompletedProcess[str], demo_home: Path) -> None:
     assert first.returncode == 0
     assert cli_process.processes_of(demo_home) == []
@@ -93,6 +141,20 @@ def test_a_second_run_duplicates_nothing_and_shows_the_same(
     for line in ("Summaries (8)", re.search(r"Facts \(\d+\)", first.stdout)[0]):
         assert line in again.stdout
     assert cli_process.processes_of(demo_home) == []
+
+
+@pytest.mark.usefixtures("first")
+def test_a_file_after_the_sample_shows_its_own_user_alone(demo_home: Path, tmp_path: Path) -> None:
+    """The app holds the sample's memories too: they are neither shown nor counted."""
+    own = tmp_path / "chats.jsonl"
+    own.write_text('{"id": "s1", "user": "ann", "messages": [{"role": "user", "content": "I live in Leeds."}]}\n')
+    done = cli_process.run(demo_home, "demo", str(own))
+    assert done.returncode == 0, done.stdout + done.stderr
+    forgetting = _section(done.stdout, "Forgetting, as a dry run")
+    mine = json.loads(cli_process.run(demo_home, "memories", "--app", "demo", "--user", "ann", "--json").stdout)
+    assert f"now 0 of {len(mine)}," in forgetting[0]
+    assert "I live in Leeds." in forgetting[2]
+    assert not any("Mei" in line for line in forgetting)
 
 
 @pytest.mark.usefixtures("first")
@@ -124,6 +186,11 @@ def test_a_role_that_cannot_start_ends_the_demo_with_its_reason(demo_home: Path)
     assert "HIPPOCAMPUS_RETENTION_CRON" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert cli_process.processes_of(demo_home) == []
+
+
+def _section(text: str, title: str) -> list[str]:
+    """The lines of a section without its title."""
+    return text.partition(f"\n{title}")[2].partition("\n\n")[0].splitlines()[1:]
 
 
 async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ def diagnose(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
     def call(dsn: str, **more: str) -> tuple[int, dict[str, dict[str, str]]]:
         monkeypatch.setenv("DATABASE_URL", dsn)
+        monkeypatch.setenv("HIPPOCAMPUS_API_PORT", "0")
         for name, value in more.items():
             monkeypatch.setenv(name, value)
         code = main.run(["doctor", "--json"])
@@ -94,6 +96,22 @@ def test_a_user_without_rights_gets_the_grant(diagnose: Diagnose, dsn: str, owne
     assert fix.startswith("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public")
     assert "app_policies" in found["permissions"]["found"]
     assert "app_states" not in found["permissions"]["found"]
+
+
+def test_a_port_that_another_program_holds_is_found(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
+    """Unless a writer runs: then it is the writer's."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        _, found = diagnose(dsn, HIPPOCAMPUS_API_PORT=port)
+        assert found["port"]["found"].startswith(f"{port} of 127.0.0.1 cannot be used (")
+        assert fault(found, "port")[0] == "problem"
+        assert "set HIPPOCAMPUS_API_PORT to another port" in fault(found, "port")[1]
+        owner.execute("INSERT INTO metrics_targets (host, port, role, pid) VALUES ('h', 1, 'writer', 1)")
+        assert "port" not in diagnose(dsn, HIPPOCAMPUS_API_PORT=port)[1]
+    owner.execute("DELETE FROM metrics_targets")
+    assert fault(diagnose(dsn, HIPPOCAMPUS_API_PORT=port)[1], "port") == ("ok", "")
 
 
 def test_pools_that_exceed_the_servers_connections_are_found(

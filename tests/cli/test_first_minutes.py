@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.support import cli_process
-from tests.support.cli_commands import Run
+from tests.support.cli_commands import Run, execute
 from tests.support.paths import ROOT
 from workers import migrate
 from workers.cli import databases, main
+from workers.embedded import binaries
 from workers.settings import Settings
 
 #: Sends Ctrl-C when a module is imported: in the middle of what imports it.
@@ -83,6 +86,42 @@ def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -
     assert "later" in cli("keys", "list", "--app", "later")[1]
 
 
+def test_an_unknown_user_is_an_error(cli: Run) -> None:
+    """Of whom nothing is stored, in any table: a user with a state alone, or one who was erased, is known."""
+    memory = str(uuid4())
+    for words in (
+        ("memories",),
+        ("facts",),
+        ("sessions",),
+        ("profile",),
+        ("search", "tea"),
+        ("recall", "tea"),
+        ("context", "tea"),
+        ("jobs",),
+        ("traces",),
+        ("export",),
+        ("forget", "user", "--yes"),
+        ("memory", "pin", memory),
+        ("retention", "compare", "--preset", "sensitive"),
+    ):
+        code, out, err = cli(*words, "--app", "default", "--user", "nosuch")
+        assert (code, out) == (1, ""), words
+        assert "There is no user 'nosuch' in default: `hippocampus users --app default` lists them." in err
+    assert "no user 'nosuch'" in cli("profile", "nosuch", "--app", "default")[2]
+    assert cli("memory", "remember", "She rows.", "--app", "default", "--user", "eve")[0] == 0
+    assert cli("memories", "--app", "default", "--user", "eve")[0] == 0
+    assert cli("forget", "user", "--app", "default", "--user", "eve", "--yes")[0] == 0
+    assert cli("forget", "user", "--app", "default", "--user", "eve", "--yes")[0] == 0
+
+
+def test_a_user_with_a_state_alone_is_known(dsn: str, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    asyncio.run(execute(dsn, "INSERT INTO user_states (app_name, user_id, state) VALUES ('shop', 'ann', '{\"a\": 1}')"))
+    asyncio.run(execute(dsn, "INSERT INTO app_policies (app_name) VALUES ('shop')"))
+    monkeypatch.setenv("DATABASE_URL", dsn)
+    assert run("forget", "user", "--dry-run", "--app", "shop", "--user", "ben")[0] == 1
+    assert "user_states" in run("forget", "user", "--dry-run", "--app", "shop", "--user", "ann")[1]
+
+
 def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkout's own folder is found where the Makefile puts it, and only if it is another one."""
     checkout = tmp_path / "checkout"
@@ -102,6 +141,16 @@ def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert f"`export HIPPOCAMPUS_HOME={home}`" in refused()
 
 
+def test_without_the_embedded_server_the_error_names_no_command_that_needs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(binaries, "PACKAGE", "not_installed_here")
+    with pytest.raises(ValueError, match="set DATABASE_URL") as caught, databases.opened(Settings(home=tmp_path)):
+        pass
+    assert "pip install" in str(caught.value)
+    assert "hippocampus" not in str(caught.value).replace(str(ROOT), "").replace("pg-hippocampus", "")
+
+
 def test_another_programs_file_is_imported_with_a_count(
     run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,13 +163,13 @@ def test_another_programs_file_is_imported_with_a_count(
     assert (code, "--day-first or --month-first" in err) == (1, True)
     code, out, err = run("import", str(chat), "--app", "phone", "--month-first", "--user", "ann")
     assert code == 0, err
-    assert "Appended 1 events to 1 sessions." in out
+    assert "Appended 1 event to 1 session." in out
     assert "Left out: 1 lines of WhatsApp itself." in out
     memories = tmp_path / "memories.json"
     results = [{"id": "1", "memory": "Rows", "user_id": "eve"}, {"id": "2", "memory": ""}]
     memories.write_text(json.dumps({"results": results}))
     code, out, err = run("ingest", str(memories), "--app", "phone", "--format", "mem0")
-    assert (code, "Stored 1 memories." in out, "memory 2: " in err) == (1, True, True)
+    assert (code, "Stored 1 memory." in out, "memory 2: " in err) == (1, True, True)
     shown = json.loads(run("users", "--app", "phone", "--json")[1])
     assert [(row["user"], row["sessions"], row["memories"]) for row in shown] == [("ann", 1, 0), ("eve", 0, 1)]
     assert run("memories", "--user", "eve")[0] == 0

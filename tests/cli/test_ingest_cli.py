@@ -44,7 +44,7 @@ async def test_rejects_are_reported_and_kept_and_the_rest_is_ingested(
     assert done.returncode == 1
     assert "Appended 4 events to 2 sessions." in done.stdout
     assert f"{folder / 'a.jsonl'}, line 2: not valid JSON" in done.stderr
-    assert "Rejected 1 records: they are in a.rejects.jsonl, each with its reason." in done.stderr
+    assert "Rejected 1 record, kept in a.rejects.jsonl with the reason." in done.stderr
     assert "not in a known format" in done.stderr
     assert "Left out 2 files." in done.stderr
     assert "Left out: 1 files with other endings." in done.stdout
@@ -65,7 +65,7 @@ def test_a_dry_run_touches_no_database(tmp_path: Path, home: Path) -> None:
     path = chats(tmp_path / "chats.jsonl", 30, turns=2)
     done = cli_process.run(home, "ingest", str(path), "--dry-run", DATABASE_URL="postgresql://nobody@127.0.0.1:1/none")
     assert done.returncode == 0, done.stderr
-    assert "60 events of 30 sessions would be stored." in done.stdout
+    assert "To be stored: 60 events of 30 sessions." in done.stdout
     assert not home.exists()
 
 

@@ -80,6 +80,8 @@ def test_a_killed_embedded_database_is_started_again_at_its_address(made_home: P
     home = made_home
     with Running(home, "up", HIPPOCAMPUS_API_PORT="0") as up:
         session = f"{ready(up)}/v1/apps/shop/users/mei/sessions"
+        assert "(`hippocampus up --detach` prints its DATABASE_URL)" in up.lines[-1]
+        assert any(line.startswith("  console   http") for line in up.lines)
         roles = up.children()
         assert httpx.post(session, json={"session_id": "s"}, timeout=WAIT_SECONDS).status_code == 201
         append(f"{session}/s/events", "before")

@@ -35,6 +35,28 @@ def test_what_shares_rare_words_with_the_best_turns_comes_before_what_does_not(
     assert window_order(turns, "?") == [*range(LEADING), LEADING + 1, LEADING]
 
 
+@pytest.mark.parametrize(("others", "compared"), [(20, False), (200, True)])
+def test_the_more_turns_a_window_is_offered_the_more_of_them_are_compared_with(others: int, compared: bool) -> None:
+    boats = [f"The ferry to the island left at dawn, crossing {n}" for n in range(LEADING)]
+    filler = [f"{word} {n}" for n in range(others // 2) for word in ("Tuesday", "Friday")]
+    turns = listed(*HIKES, *boats, *filler, OFFICE, "That ferry was late at the island again")
+    order = window_order(turns, "?")
+    assert (order.index(len(turns) - 1) < order.index(len(turns) - 2)) is compared
+
+
+def test_what_is_like_a_better_turn_comes_first() -> None:
+    trail, ferry = "My boots were wet from the trail", "My boots were wet from the ferry"
+    turns = [
+        MatchedTurn("We walked the trail", "user", 0.9),
+        MatchedTurn("We took the ferry", "user", 0.3),
+        *(MatchedTurn(f"Tuesday {n}", "user", 0.2) for n in range(LEADING)),
+        MatchedTurn(ferry, "user", 0.101),
+        MatchedTurn(trail, "user", 0.1),
+    ]
+    order = [turns[place].text for place in window_order(turns, "?")]
+    assert order.index(trail) < order.index(ferry)
+
+
 def test_the_best_turns_keep_their_places() -> None:
     turns = listed(OFFICE, *HIKES[1:])
     assert window_order(turns, "trail") == list(range(LEADING))

@@ -292,7 +292,7 @@ async def test_150_callers_share_ten_connections_fairly(
 @pytest.mark.hypothesis
 def test_generated_requests_find_no_crash_and_no_undocumented_status(writer: WriterProcess) -> None:
     """schemathesis on every operation of the document, with a small budget and a fixed seed."""
-    ask_generated(writer, number=3, seed_number=1)
+    ask_generated(writer, number=2, seed_number=1)
 
 
 def test_the_document_has_an_example_for_every_request_body(writer: WriterProcess) -> None:

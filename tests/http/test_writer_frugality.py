@@ -24,23 +24,30 @@ async def test_running_out_of_files_is_reported_once_a_second_and_passes(writer_
         assert writer.process is not None
         pid = writer.process.pid
         _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-        before = len(writer.log())
+
+        def reports() -> list[dict[str, object]]:
+            return [line for line in writer.log() if line["event"] == "connections_not_accepted"]
+
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (8, hard))
         began = time.monotonic()
         for _ in range(20):
             stack.enter_context(socket.create_connection(("127.0.0.1", writer.port), timeout=WAIT_SECONDS))
-
-        async def reports() -> list[dict[str, object]]:
-            found = writer.log()[before:]
-            return found if len(found) >= 3 else []
-
-        await until(reports)
+        await until(lambda: len(reports()) >= 3)
         seconds = time.monotonic() - began
-        found = writer.log()[before:]
-        assert sum(int(str(line.get("count", 1))) for line in found) <= seconds + 2
+        assert sum(int(str(line["count"])) for line in reports()) <= seconds + 2
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (1024, hard))
         async with httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
             assert (await client.get(f"{writer.url}/health")).status_code == 200
+
+
+async def test_a_writer_that_has_run_out_of_files_ends(writer_dsn: str, tmp_path: Path) -> None:
+    with WriterProcess(writer_dsn, tmp_path / "log", api_key=KEY) as writer:
+        assert writer.process is not None
+        _, hard = resource.prlimit(writer.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(writer.process.pid, resource.RLIMIT_NOFILE, (8, hard))
+        with socket.create_connection(("127.0.0.1", writer.port), timeout=WAIT_SECONDS):
+            await until(lambda: "connections_not_accepted" in writer.log_path.read_text())
+            assert await asyncio.to_thread(writer.stop) == 0
 
 
 async def test_an_idle_writer_hardly_wakes(writer_dsn: str, tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ async def test_repeated_kills_lose_and_duplicate_nothing(
     dsn: str, listener: PgNotifyListener, sessions: OpenSessionService
 ) -> None:
     """Its backend is killed five times at 100 events a second. Each watcher gets each event once, in order."""
-    await drill(listener, sessions, lambda: kill_listener(dsn), seconds=2.5, every_seconds=0.5)
+    await drill(listener, sessions, lambda: kill_listener(dsn), seconds=2.5, every_seconds=0.5, strikes_min=5)
     assert listener.connects >= 5
 
 

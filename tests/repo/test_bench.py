@@ -1,14 +1,21 @@
-"""`make bench` ends with an error where a figure misses its must or a benchmark fails, and writes both as JSON."""
+"""Benchmarks: what `make bench` reports, the help of each, and what is left of one that is ended by a signal."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as bench
 from benchmarks.figures import FIGURES
+from tests.support import cli_process
+from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 
 #: A benchmark that reports what its arguments say, and fails where they say so.
 REPORT = """
@@ -18,6 +25,48 @@ for name, value in zip(sys.argv[1::2], sys.argv[2::2]):
     if name == "fail":
         raise SystemExit(2)
     figure(name, float(value))
+"""
+
+#: Ends with 1 at the first benchmark that does not answer `--help`, and names it.
+HELP = """
+import contextlib, io, pathlib, runpy, sys
+for path in sorted(pathlib.Path("benchmarks").glob("*.py")):
+    if '__name__ == "__main__"' not in path.read_text():
+        continue
+    sys.argv = [str(path), "--help"]
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            runpy.run_module(f"benchmarks.{path.stem}", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code == 0 and printed.getvalue().startswith("usage: "):
+            print(path.stem, flush=True)
+            continue
+    sys.exit(f"no help of {path}: {printed.getvalue()}")
+"""
+
+#: A benchmark that says where its server is, and does not end by itself.
+SERVING = """
+import asyncio
+from benchmarks.server import fresh_server
+
+async def main():
+    async with fresh_server() as server:
+        print(server.home, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+#: `make bench` with this benchmark alone.
+BENCH = """
+import sys
+from benchmarks import __main__ as bench
+from workers.cli import interrupts
+
+bench.MEASUREMENTS = {"Serving": ["serving"]}
+interrupts.raise_on_all()
+sys.exit(bench.main())
 """
 
 
@@ -32,7 +81,7 @@ def test_a_missed_must_and_a_failure_are_the_exit_code(
     def run(*benchmarks: list[str]) -> tuple[int, dict[str, object]]:
         runs = {f"Benchmark {number}": ["reporting", *each] for number, each in enumerate(benchmarks)}
         monkeypatch.setattr(bench, "MEASUREMENTS", runs)
-        return bench.main([]), json.loads((tmp_path / "bench.json").read_text())
+        return bench.main(), json.loads((tmp_path / "bench.json").read_text())
 
     code, report = run(["append_vs_sql", str(fine)])
     assert (code, report["failed"], report["missed"]) == (0, [], [])
@@ -41,3 +90,30 @@ def test_a_missed_must_and_a_failure_are_the_exit_code(
     printed = capfd.readouterr().out
     assert FIGURES["notify_p99"].text in printed
     assert "below their must: ['notify_p99']" in printed
+
+
+def test_every_benchmark_has_help() -> None:
+    """It is printed before anything is measured: no database is started, none is needed."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert {"__main__", "adk", "capacity", "ingest", "locomo", "recovery", "windows"} <= set(done.stdout.split())
+
+
+def test_a_benchmark_ended_by_a_signal_leaves_neither_server_nor_folder(tmp_path: Path) -> None:
+    """Nor does `make bench`, which passes the signal on and waits until the benchmark has cleaned up."""
+    (tmp_path / "serving.py").write_text(SERVING)
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    with cli_process.from_a_terminal():
+        running = subprocess.Popen(
+            [sys.executable, "-c", BENCH], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        )
+    with running:
+        assert running.stdout is not None
+        home = next(Path(line.strip()) for line in running.stdout if line.startswith("/tmp/"))
+        assert cli_process.processes_of(home) != []
+        running.terminate()
+        assert running.wait(WAIT_SECONDS) == -signal.SIGINT
+    assert not home.parent.exists()
+    assert cli_process.processes_of(home) == []

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import asyncpg
+
+from hippocampus import Hippocampus
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from tests.support import cli_process
 from tests.support.paths import ROOT
+from tests.support.queue_claims import work_off
 from workers.cli import main
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -43,6 +51,61 @@ def test_the_first_lines_of_code_print_what_the_readme_shows(dsn: str, home: Pat
     )
     assert not done.stderr, done.stderr[-1500:]
     assert done.stdout == block("text")
+
+
+def test_the_first_lines_of_code_print_nothing_else_at_a_prompt(dsn: str, home: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "asyncio"],
+        input=block("python").replace("postgresql://localhost/agents", dsn) + "\n",
+        env=cli_process.environment(home),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert re.sub(r"(>>>|\.\.\.) ", "", done.stdout).strip() == block("text").strip(), done.stderr[-1500:]
+
+
+async def test_what_follows_the_first_lines_of_code_is_true(dsn: str, pool: asyncpg.Pool) -> None:
+    """Passages at once and without a model, a profile once there are facts, which a finalised session has made now."""
+    calls = {name: code for code, name in re.findall(r"`(await memory\.(?:sessions\.)?(\w+)\([^`]*\))`", README)}
+    assert set(calls) == {"finalize_session", "recall", "ask", "profile"}
+
+    async def called(name: str) -> Any:
+        return await eval(calls[name].removeprefix("await "), {"memory": memory})
+
+    async with Hippocampus(dsn, app="shop") as memory:
+        await memory.add("ann", [{"role": "user", "content": "I'm allergic to peanuts."}], session="monday")
+        assert "[user]: I'm allergic to peanuts." in await called("recall")
+        answer = await called("ask")
+        assert (answer.answered_by, "peanuts" in answer.text) == ("passages", True)
+        assert (await called("profile")).lines == ()
+        row = await pool.fetchrow("SELECT fast_idle_seconds, deep_idle_seconds FROM app_policies WHERE app_name = '*'")
+        assert tuple(seconds // 60 for seconds in row or ()) == (2, 30)
+        assert "idle for 2 minutes, and facts after 30" in README
+        await called("finalize_session")
+        assert await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
+        assert "peanuts" in (await called("profile")).lines[0].text
+        assert (await called("recall")).startswith("## User preferences")
+
+
+def test_the_shell_of_the_readme_has_the_data_of_make_run(tmp_path: Path) -> None:
+    """Of an ordinary user: the Makefile asks `id`."""
+    (found,) = re.findall(r"`(\. \.venv/bin/activate; [^`]+)`", README)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=tmp_path, check=True)
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    (tmp_path / "id").chmod(0o755)
+    path = {name: value for name, value in os.environ.items() if name != "HIPPOCAMPUS_HOME"}
+    path["PATH"] = f"{tmp_path}:{path['PATH']}"
+    script = f'{found}\ncommand -v python\necho "$HIPPOCAMPUS_HOME"'
+    shown = subprocess.run(
+        ["/bin/sh", "-ec", script], cwd=tmp_path, env=path, capture_output=True, text=True, check=True
+    )
+    rule = "home: ; @echo $(HIPPOCAMPUS_HOME)"
+    made = subprocess.run(
+        ["make", "-f", str(ROOT / "Makefile"), "--no-print-directory", f"--eval={rule}", "home"],
+        cwd=tmp_path, env=path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert shown.stdout.split() == [str(tmp_path / ".venv/bin/python"), made.stdout.strip()]
 
 
 def test_every_command_is_documented_and_exists() -> None:

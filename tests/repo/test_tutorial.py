@@ -27,12 +27,19 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
     program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     program.chmod(0o755)
     script: list[str] = []
+    shown: list[str] = []
     for language, code in BLOCK.findall((ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")):
         if language == "python":
             (tmp_path / "agent.py").write_text(code, encoding="utf-8")
+        elif language == "text":
+            shown.append(code)
         else:
             assert language == "sh"
             script.append(f"echo '== step'\n{code}")
+    # At the model's address nobody listens; then without a model, twice.
+    asked = 'python agent.py "What can I not eat?"'
+    script.insert(-1, f"echo '== step'\n! HIPPOCAMPUS_GENERATOR_BASE_URL=http://127.0.0.1:9/v1 {asked}")
+    script.insert(-1, f"echo '== step'\n(unset HIPPOCAMPUS_GENERATOR_BASE_URL\n{asked}\n{asked})")
     with forked_command.served(tmp_path / "bin"):
         async with FakeOpenAI(listed=("qwen3:8b",)) as fake:
             text = "set -e\n" + "\n".join(script)
@@ -59,13 +66,17 @@ async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Pa
                 if cli_process.processes_of(home):
                     cli_process.run(home, "down")
     assert shell.returncode == 0, said
-    _, first, model, worked, agent, last = said.split("== step\n")
-    assert "Appended 3 events to 1 sessions." in first
-    assert "I am allergic to peanuts." in first
+    _, first, model, worked, agent, unreachable, without, last = said.split("== step\n")
+    (expected,) = shown
+    assert re.sub(r"^\d+ \w+ \d{4}$", "…", first, flags=re.MULTILINE) == expected
     assert "qwen3:8b" in model
     assert "completed" in worked
     assert "peanuts" in worked
     assert len(agent.splitlines()) == 2
+    (sentence,) = unreachable.splitlines()
+    assert re.fullmatch(r"The model does not answer \(.+\): `hippocampus doctor` says what to do\.", sentence)
+    # What was printed is no turn of the conversation: it is not found inside itself.
+    assert without.count("[Ann]: I am allergic to peanuts.") == without.count("## Relevant memories") == 2
     assert "all run: deep_reflection, fast_replay, retention, writer" in last
     asked = [call for call in fake.requests if "What can I not eat?" in str(call.body)]
     assert any("allergic to peanuts" in str(call.body) for call in asked)

@@ -14,10 +14,10 @@ from PIL import Image
 from playwright.async_api import BrowserContext, Page, async_playwright, expect
 
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 
 FLAGS = ["--disable-gpu", "--disable-quic", "--disable-sync", "--no-first-run"]
-# Other test runs may occupy the cores.
-WAIT_MILLISECONDS = 20_000
+WAIT_MILLISECONDS = 1000 * WAIT_SECONDS
 PICTURE_BYTES_MAX = 160_000
 WIDE, NARROW = (1400, 900), (400, 800)
 
@@ -47,7 +47,9 @@ class Watched:
 async def opened(size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[Watched]:
     """Start a browser with a fresh profile, and open an empty page in it."""
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        browser = await playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=FLAGS, timeout=WAIT_MILLISECONDS
+        )
         try:
             context: BrowserContext = await browser.new_context(
                 viewport={"width": size[0], "height": size[1]}, locale="en-GB", **options
@@ -58,8 +60,13 @@ async def opened(size: tuple[int, int] = WIDE, **options: Any) -> AsyncIterator[
 
 
 async def fits(page: Page) -> bool:
-    """Whether nothing is wider than the window."""
-    return bool(await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+    """Whether nothing is wider than the window, once what follows its size is drawn: charts do so a frame later."""
+    return bool(
+        await page.evaluate(
+            """() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+                 done(document.documentElement.scrollWidth <= window.innerWidth))))"""
+        )
+    )
 
 
 def picture_folder(tmp_path: Path) -> Path:

@@ -36,6 +36,7 @@ _PRELOADED = [
         for name in ("demo", "doctor", "down", "export", "ingest", "jobs", "keys", "search", "status", "up", "worker")
     ),
     "workers.cli.commands.writer",
+    "tests.support.frozen",
 ]
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(_PRELOADED)

@@ -41,11 +41,11 @@ class Watch:
         self._subscription.close()
 
 
-async def kill_listener(dsn: str) -> int:
-    """Terminate the listening backends; return their number."""
+async def kill_listener(dsn: str) -> None:
+    """Terminate the listening backends, as soon as there are any."""
     connection = await database.connect(dsn, prepare=False)
     try:
-        return len(await connection.fetch(_KILL))
+        await until(lambda: connection.fetch(_KILL), "there is a listener to kill")
     finally:
         await connection.close()
 
@@ -57,22 +57,26 @@ async def drill(
     *,
     seconds: float,
     every_seconds: float,
+    strikes_min: int,
 ) -> None:
-    """Append 100 events a second, and run `strike` repeatedly; each of three watchers must get each event once, in
-    order."""
+    """Append 100 events a second, and run `strike` repeatedly, for this long and until there were so many strikes; each
+    of three watchers must get each event once, in order."""
     session = await sessions.create_session("app", "ann", session_id="s")
     watches = [Watch(listener, session) for _ in range(3)]
-    total = int(100 * seconds)
+    strikes = total = 0
 
     async def write() -> None:
+        nonlocal total
         begin = time.monotonic()
-        for n in range(total):
-            await append_surely(sessions, Event(author="user", content={"n": n}))
-            await asyncio.sleep(max(0.0, begin + n / 100 - time.monotonic()))
+        while total < 100 * seconds or strikes < strikes_min:
+            await append_surely(sessions, Event(author="user", content={"n": total}))
+            total += 1
+            await asyncio.sleep(max(0.0, begin + total / 100 - time.monotonic()))
 
     writing = asyncio.create_task(write())
     while not writing.done():
         await strike()
+        strikes += 1
         await asyncio.wait({writing}, timeout=every_seconds)
     await writing
     await until(lambda: all(watch.last == total for watch in watches))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from pulse.events import Event
 from pulse.runs.agents import RunContext
@@ -12,13 +14,14 @@ from tests.support.stream_agents import AGENTS
 from workers import settings
 from workers.writer import main_writer
 
-WORDS = [f"word{number} " for number in range(30)]
-
 
 async def speak(run: RunContext) -> AsyncIterator[str]:
-    """Speak for some seconds."""
-    for word in WORDS:
-        yield word
+    """Speak until the file is there that the user named."""
+    enough = Path(run.input.messages[-1]["content"])
+    for number in itertools.count():
+        yield f"word{number} "
+        if enough.exists():
+            return
         await asyncio.sleep(0.1)
 
 

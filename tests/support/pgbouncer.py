@@ -57,8 +57,9 @@ def running(home: Path, dsn: str, *, mode: str = "transaction", size: int = 5, *
     try:
         yield f"postgresql://{server.username}:{server.password}@127.0.0.1:{port}{server.path}"
     finally:
-        process.terminate()
-        process.wait(10)
+        # Newer ones take SIGTERM for a request to wait for their clients.
+        process.kill()
+        process.wait()
 
 
 async def wait_until_serving(dsn: str) -> None:

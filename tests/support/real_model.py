@@ -1,6 +1,7 @@
-"""A small language model behind a real server of OpenAI's API: ``python -m tests.support.real_model PORT``.
+"""A small language model behind a real server of OpenAI's API: ``python -m tests.support.real_model FILE``.
 
 llama.cpp's server with SmolLM2-135M, whose weights a package contains. It answers any question, mostly with nonsense.
+Its address is written to the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def weights() -> Path:
     return Path(found.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def main(port: int) -> None:
+def main(address: Path) -> None:
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
@@ -33,13 +34,15 @@ def main(port: int) -> None:
     parameters.cpuparams.n_threads = 2
     parameters.warmup = False
     parameters.hostnames = ["127.0.0.1"]
-    parameters.port = port
+    parameters.port = 0
     parameters.model_alias = [NAME]
     server = xllamacpp.Server(parameters)
-    print(f"listening on {server.listening_address}", flush=True)
+    whole = address.with_suffix(".whole")
+    whole.write_text(server.listening_address)
+    whole.rename(address)
     while True:
         time.sleep(3600)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(Path(sys.argv[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -79,5 +80,7 @@ def kill(server: EmbeddedServer) -> None:
     postmaster = server.pid
     members = [postmaster, *(pid for pid in pids() if parent_of(pid) == postmaster)]
     for pid in members:
-        os.kill(pid, signal.SIGKILL)
+        # Its processes end by themselves without it.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     until_sync(lambda: not any(is_alive(pid) for pid in members), "the primary is gone")

@@ -49,7 +49,7 @@ def attacks(marker: Path) -> Mapping[str, Attack]:
         ),
         "forks": Attack(
             "import os, time\nmade = 0\nfor _ in range(100):\n    try:\n        pid = os.fork()\n    except OSError:\n"
-            "        break\n    if pid == 0:\n        time.sleep(60)\n        os._exit(0)\n    made += 1\n"
+            "        break\n    if pid == 0:\n        time.sleep(600)\n        os._exit(0)\n    made += 1\n"
             "print('REACHED' if made > 16 else made)"
         ),
         "a full disk": Attack(
@@ -65,7 +65,7 @@ def attacks(marker: Path) -> Mapping[str, Attack]:
         "memory by steps": Attack("x = []\nwhile True:\n    x.append('a' * 1000000)", ("memory",)),
         "memory of children": Attack(
             "import os, time\nfor _ in range(5):\n    if os.fork() == 0:\n        x = bytearray(40 << 20)\n"
-            "        time.sleep(60)\ntime.sleep(60)",
+            "        time.sleep(600)\ntime.sleep(600)",
             ("memory", "failed"),
         ),
         "recursion": Attack("def f():\n    return f()\nf()", ("failed", "memory")),
@@ -110,7 +110,7 @@ async def run_attacks(
     secret: str,
     *,
     seconds: float = LIMITS.seconds,
-    patience: float | None = None,
+    patience: float = WAIT_SECONDS,
     also: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Each attack ends as it must, in time; nothing was reached, and the host's secret was not read.
@@ -119,7 +119,7 @@ async def run_attacks(
     `patience` are the seconds of attacks that end before the limit: a start may take long on a busy machine.
     """
     limits = replace(LIMITS, seconds=seconds)
-    patient = replace(LIMITS, seconds=patience or seconds)
+    patient = replace(LIMITS, seconds=patience)
     reached = {}
     for name, attack in attacks(marker).items():
         began = time.monotonic()

@@ -24,7 +24,7 @@ def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if file.is_file():
             shutil.copy(file, folder)
     install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    done = subprocess.run(install, check=False, cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(install, check=False, cwd=folder, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return folder
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,9 +21,9 @@ import pytest
 from tests.support import cli_process
 from tests.support.paths import EXAMPLES
 from tests.support.waiting import WAIT_SECONDS
+from tests.support.writer_process import free_port
 
 EXAMPLE = EXAMPLES / "adk_agent"
-READY_SECONDS_MAX = 60.0
 pytestmark = pytest.mark.system
 SESSIONS = "/apps/companion/users/ada/sessions"
 
@@ -39,9 +38,7 @@ def agents(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(agents: Path, dsn: str, home: Path) -> Iterator[httpx.Client]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     # Once by its full address, otherwise by DATABASE_URL.
     uri = dsn.replace("postgresql://", "hippocampus://", 1)
     process = subprocess.Popen(
@@ -51,18 +48,21 @@ def api(agents: Path, dsn: str, home: Path) -> Iterator[httpx.Client]:
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS) as client:
             _await_ready(client, process)
             yield client
     finally:
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=WAIT_SECONDS)
+        try:
+            said, _ = process.communicate(timeout=WAIT_SECONDS)
+        finally:
+            process.kill()
     assert "in-memory" not in said
     assert "Traceback" not in said, said
 
 
 def _await_ready(client: httpx.Client, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + READY_SECONDS_MAX
+    deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise AssertionError(process.communicate()[0])

@@ -28,6 +28,7 @@ from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
 from tests.support.paths import ROOT
 from tests.support.waiting import until
+from tests.support.writer_process import free_port
 
 pytestmark = [
     pytest.mark.system,
@@ -56,6 +57,7 @@ class Installation:
         self.folder = folder
         self.archive = folder / "archive"
         self.archive.mkdir()
+        self.reflection_port = free_port()
         self.environment = {
             **os.environ,
             "DATABASE_URL": dsn,
@@ -73,9 +75,9 @@ class Installation:
             "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX": "1",
             "HIPPOCAMPUS_BREAKER_FAILURES": "2",
             "HIPPOCAMPUS_BREAKER_OPEN_SECONDS": "1",
-            "HIPPOCAMPUS_DEEP_REFLECTION_METRICS_PORT": "9310",
-            "HIPPOCAMPUS_FAST_REPLAY_METRICS_PORT": "9320",
-            "HIPPOCAMPUS_PULSE_METRICS_PORT": "9340",
+            "HIPPOCAMPUS_DEEP_REFLECTION_METRICS_PORT": str(self.reflection_port),
+            "HIPPOCAMPUS_FAST_REPLAY_METRICS_PORT": str(free_port()),
+            "HIPPOCAMPUS_PULSE_METRICS_PORT": str(free_port()),
         }
         self.processes: list[subprocess.Popen[bytes]] = []
 
@@ -100,7 +102,8 @@ class Installation:
         for process in self.processes:
             process.kill()
             process.wait()
-        print((self.folder / "start.log").read_text()[-3000:])
+        for log in self.folder.glob("start.log"):
+            print(log.read_text()[-3000:])
 
     def notices(self) -> str:
         path = self.folder / "notices"
@@ -118,6 +121,12 @@ def small_disk() -> Iterator[Path]:
     finally:
         subprocess.run(["umount", folder], check=True)
         folder.rmdir()
+
+
+def end_process(pid: int) -> None:
+    """End a process that the autonomic layer started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def percent_of(disk: Path) -> float:
@@ -175,7 +184,7 @@ async def fill(pool: asyncpg.Pool, disk: Path, space: str) -> str:
 
 async def transcript(pool: asyncpg.Pool, disk: Path) -> str:
     """What was seen, decided, done and how it ended, in the order of the decisions; then the disk and the breakers."""
-    status = await pool.fetchval("SELECT pulse_status('main', 50)")
+    status = await pool.fetchval("SELECT pulse_status('main', 200)")
     lines = []
     for each in reversed(status["decisions"]):
         at, end = each["at"][11:19], (each["ended_at"] or "")[11:19]
@@ -197,8 +206,9 @@ async def test_it_keeps_itself_alive(dsn: str, pool: asyncpg.Pool, tmp_path: Pat
         disk = stack.enter_context(small_disk())
         space = await stack.enter_async_context(tablespace(pool, disk))
         model = FakeGemini()
-        await model.start()
-        port = int(model.base_url.rpartition(":")[2])
+        # It is this test's own also while the model is away.
+        port = free_port()
+        await model.start(port)
         installation = Installation(dsn, tmp_path, disk, model.base_url)
         stack.callback(installation.end)
         doomed = installation.start("worker", "deep_reflection")
@@ -252,7 +262,7 @@ async def test_it_keeps_itself_alive(dsn: str, pool: asyncpg.Pool, tmp_path: Pat
             return (await pids()).get("deep_reflection") not in (None, doomed.pid)
 
         await until(is_back, seconds=WAIT_SECONDS)
-        stack.callback(os.kill, (await pids())["deep_reflection"], signal.SIGKILL)
+        stack.callback(end_process, (await pids())["deep_reflection"])
         await until(lambda: "model_down" in installation.notices(), seconds=WAIT_SECONDS)
 
         async def all_ended() -> bool:
@@ -262,8 +272,9 @@ async def test_it_keeps_itself_alive(dsn: str, pool: asyncpg.Pool, tmp_path: Pat
         await until(all_ended, seconds=WAIT_SECONDS)
         said = await transcript(pool, disk)
         print(said)
+        restarted = f"deep_reflection@m1:{installation.reflection_port}"
         for part in (
-            "restart_role|deep_reflection@m1:9310",
+            f"restart_role|{restarted}",
             "rollback|release:",
             "notify|llm:fast_replay",
             "restart_command|fast_replay",
@@ -277,5 +288,5 @@ async def test_it_keeps_itself_alive(dsn: str, pool: asyncpg.Pool, tmp_path: Pat
         assert await pool.fetchval("SELECT release_id FROM pulse_scopes") is None
         assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE status <> 'completed'") == 0
         shown = await asyncio.to_thread(installation.cli, "status")
-        assert "process_watchdog: restart_role|deep_reflection@m1:9310, acked" in shown
+        assert f"process_watchdog: restart_role|{restarted}, acked" in shown
         assert "rolled_back" in await asyncio.to_thread(installation.cli, "releases")

@@ -47,7 +47,7 @@ async def test_no_canary_leaves_its_place(
             for name in ("fast_replay", "retention"):
                 await workers.start(name)
             headers = {"Authorization": f"Bearer {KEY}"}
-            async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=30) as client:
+            async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=WAIT_SECONDS) as client:
                 users = "/v1/apps/shop/users/mei/sessions"
                 made = await client.post(users, json={"session_id": "s", "state": {"k": STATE}})
                 assert made.status_code == 201, made.text

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import append, free_port, say
 
 pytestmark = pytest.mark.system
@@ -61,11 +61,13 @@ class Clock:
                 assert process.poll() is None, log.read_text()
             finally:
                 process.terminate()
-                code = process.wait(60)
+                try:
+                    code = process.wait(WAIT_SECONDS)
+                finally:
+                    process.kill()
         assert code == 0, log.read_text()
 
 
-@pytest.mark.timeout(240)
 async def test_jobs_upkeep_and_appends_go_on(dsn: str, tables: asyncpg.Pool, tmp_path: Path) -> None:
     """A retry waits as long as it should, upkeep neither stops nor repeats what was missed, events stay in order."""
     assert LIBRARY is not None, "libfaketime is missing. On Debian: apt install faketime"
@@ -76,7 +78,9 @@ async def test_jobs_upkeep_and_appends_go_on(dsn: str, tables: asyncpg.Pool, tmp
         clock.running("tests.support.worker_process", "retention", dsn=dsn, retention_cron="* * * * * *"),
         clock.running("workers.writer", dsn=dsn, api_port=str(port)),
     ):
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False) as client:
+        async with httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", timeout=WAIT_SECONDS, trust_env=False
+        ) as client:
             await until(lambda: _answers(client))
             session = "/v1/apps/app/users/user/sessions/s"
             created = await client.post("/v1/apps/app/users/user/sessions", json={"session_id": "s"})

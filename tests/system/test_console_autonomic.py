@@ -18,13 +18,13 @@ from playwright.async_api import expect
 
 from pulse.api_keys import ApiKeyService
 from pulse.autonomic.survival import DISK_EFFECTS
-from tests.support.browser import NARROW, audit, opened
+from tests.support.browser import NARROW, audit, fits, opened
 from tests.support.fake_gemini import FakeGemini
 from tests.support.forked import ForkedProcess
 from tests.support.live_writer import serving
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
-from tests.support.writer_process import KEY
+from tests.support.writer_process import KEY, free_port
 
 pytestmark = pytest.mark.system
 
@@ -74,7 +74,7 @@ async def test_the_view_follows_a_role_that_ticks_and_no_word_reaches_the_record
             "breaker_failures": "1",
         }
         worker = workers.spawn("fast_replay", module="workers.worker", **provider)
-        log = tmp_path / "pulse.log"
+        log, metrics_port = tmp_path / "pulse.log", free_port()
         pulse = ForkedProcess(
             "workers",
             "worker",
@@ -83,7 +83,7 @@ async def test_the_view_follows_a_role_that_ticks_and_no_word_reaches_the_record
                 **os.environ,
                 "DATABASE_URL": dsn,
                 "HIPPOCAMPUS_MACHINE": "m1",
-                "HIPPOCAMPUS_PULSE_METRICS_PORT": "9380",
+                "HIPPOCAMPUS_PULSE_METRICS_PORT": str(metrics_port),
                 # The database is over its quota from the first sample on.
                 "HIPPOCAMPUS_PULSE_DATABASE_MEGABYTES": "1",
                 "HIPPOCAMPUS_PULSE_NOTIFY_COMMAND": f"cat >> {tmp_path}/notices",
@@ -119,7 +119,7 @@ async def test_the_view_follows_a_role_that_ticks_and_no_word_reaches_the_record
                 for sense in ("system-resource", "process-alive", "error-log", "llm-health", "queue", "database"):
                     await expect(page.locator("main")).to_contain_text(sense)
                 await page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
-                assert await page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+                assert await fits(page)
                 shown = await page.content()
                 assert {each for each in watched.complaints if "401" not in each} == set()
             async with opened(bypass_csp=True) as watched:
@@ -136,7 +136,7 @@ async def test_the_view_follows_a_role_that_ticks_and_no_word_reaches_the_record
                     (await client.get(path, headers=right)).text
                     for path in ("/api/pulse/status?limit=200", "/api/pulse/events?limit=200", "/metrics/targets")
                 ]
-                answers.append((await client.get("http://127.0.0.1:9380/metrics")).text)
+                answers.append((await client.get(f"http://127.0.0.1:{metrics_port}/metrics")).text)
         finally:
             for process in (pulse, worker.popen):
                 process.kill()

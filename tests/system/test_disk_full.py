@@ -42,7 +42,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         folder.rmdir()
 
 
-@pytest.mark.timeout(180)
 async def test_a_full_disk_loses_no_acknowledged_event(small_disk: Path) -> None:
     """PostgreSQL may end itself where its log cannot grow: it is started again once there is space."""
     with EmbeddedServer(small_disk / "home", settings=SETTINGS) as server:

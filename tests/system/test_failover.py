@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -21,11 +22,12 @@ from pulse import Event, OpenSessionService, PgNotifyListener, create_pool
 from pulse.postgres.replica import ReplicaReads
 from tests.support import cli_process, mcp_scene, replication
 from tests.support.stream_client import frames_of
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
 from tests.support.writer_process import WriterProcess, append, say
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
+from workers.queue.liveness import STALLED_SECONDS
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
@@ -84,6 +86,7 @@ class Load:
         return answer.status_code in (200, 201)
 
 
+@pytest.mark.timing
 async def test_a_failover_under_load(
     pair: tuple[EmbeddedServer, EmbeddedServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,11 +154,15 @@ async def test_a_failover_under_load(
             for number in range(WRITERS):
                 await sessions.finalize_session("app", "user", f"s{number}")
             left = "SELECT NOT EXISTS (SELECT FROM consolidation_jobs WHERE status <> 'completed')"
-            await until(lambda: pool.fetchval(left), "every job is done by the workers that lived through it")
+            # What a worker could not report is given back only when its heartbeat is old.
+            waited = WAIT_SECONDS + STALLED_SECONDS
+            what = "every job is done by the workers that lived through it"
+            await until(lambda: pool.fetchval(left), what, seconds=waited)
             await listener.stop()
             await sessions.close()
         assert all(worker.popen.poll() is None for worker in workers.started)
-        assert (await asyncio.to_thread(httpx.get, f"{writer.url}/health")).status_code == 200
+        health = await asyncio.to_thread(httpx.get, f"{writer.url}/health", timeout=WAIT_SECONDS)
+        assert health.status_code == 200
     seconds = first - promoted
     with capsys.disabled():
         print(
@@ -169,6 +176,11 @@ async def test_a_failover_under_load(
 def _promote(standby: EmbeddedServer) -> None:
     with psycopg.connect(standby.dsn, autocommit=True) as admin:
         assert admin.execute("SELECT pg_promote()").fetchone() == (True,)
+
+
+def _is_read_only(server: EmbeddedServer) -> bool:
+    with psycopg.connect(server.dsn) as admin:
+        return admin.execute("SHOW default_transaction_read_only").fetchone() == ("on",)
 
 
 async def _follow(client: httpx.AsyncClient, session: str, frames: list[bytes]) -> None:
@@ -204,6 +216,8 @@ async def test_a_server_that_becomes_read_only_is_left(
             admin.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
             admin.execute("ALTER SYSTEM SET default_transaction_read_only = on")
             admin.execute("SELECT pg_reload_conf()")
+        # A server that has read its settings has told its sessions to do so, and then takes new ones.
+        await until(lambda: _is_read_only(primary), "the primary refuses writes")
         _promote(standby)
 
         async def appended() -> bool:
@@ -214,11 +228,14 @@ async def test_a_server_that_becomes_read_only_is_left(
             return True
 
         await until(appended, "the pool finds the new primary")
-        with psycopg.connect(standby.dsn) as admin:
+        with psycopg.connect(standby.dsn, autocommit=True) as admin:
             assert admin.execute("SELECT count(*) FROM events").fetchone() == (1,)
             await until(lambda: listener.connects > 1 and listener.is_running, "the listener follows")
-            names = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_listening_channels%'"
-            await until(lambda: admin.execute(names).fetchone() != (0,), "it listens at the new primary")
+            listening = (
+                "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+                " AND (query LIKE '%pg_listening_channels%' OR query LIKE 'LISTEN%'))"
+            )
+            await until(lambda: admin.execute(listening).fetchone() == (True,), "it listens at the new primary")
         await listener.stop()
         await sessions.close()
 
@@ -245,9 +262,17 @@ async def test_reads_from_a_replica_show_every_write(
             return any(f"door{number} " in each.content for each in found.memories)
 
         assert all([await is_found(number) for number in range(40)])
+
+        later = itertools.count(100)
+
+        async def is_served_by_the_replica() -> bool:
+            # One that was late is left alone for a while.
+            assert await is_found(next(later))
+            return reads.from_replica > 20
+
+        await until(is_served_by_the_replica, "the replica is ready for most reads")
         window = await assembler.assemble(app_name="app", user_id="user", session_id="s", query="door7")
         assert "door7 " in window.text
-        assert reads.from_replica > 20
         times: dict[str, list[float]] = {"primary": [], "replica": []}
         for _ in range(60):
             for name, each in (("primary", alone), ("replica", search)):
@@ -257,6 +282,8 @@ async def test_reads_from_a_replica_show_every_write(
 
         with psycopg.connect(standby.dsn, autocommit=True) as admin:
             admin.execute("SELECT pg_wal_replay_pause()")
+            paused = "SELECT pg_get_wal_replay_pause_state()"
+            await until(lambda: admin.execute(paused).fetchone() == ("paused",), "the replay has stopped")
             answered = reads.from_primary
             assert all([await is_found(number) for number in range(40, 45)])
             assert reads.from_primary == answered + 5

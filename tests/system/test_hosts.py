@@ -174,7 +174,7 @@ async def cut_off(pool: asyncpg.Pool, hosts: list[Host]) -> None:
     threads = await talk(pool, 12 * len(hosts), "cut")
     await enqueue(pool, threads)
     victim = hosts[0]
-    (former,) = victim.worker_ids()
+    former = victim.worker_ids()[-1]
 
     async def is_working() -> bool:
         doing = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE worker_id = $1 AND status = 'doing')"

@@ -14,6 +14,7 @@ from tests.support import worker_harness as harness
 from tests.support.fake_gemini import FakeGemini
 from tests.support.waiting import until
 from tests.support.worker_harness import Workers
+from tests.support.writer_process import free_port
 from workers.settings import Settings
 
 pytestmark = pytest.mark.system
@@ -77,40 +78,43 @@ class Hour:
 async def test_a_provider_that_is_down_for_an_hour(
     pool: asyncpg.Pool, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with FakeGemini() as fake:
-        port = int(fake.base_url.rpartition(":")[2])
-        await fake.stop()
-        clock = Hour(pool, tmp_path / "clock")
-        monkeypatch.setenv("CLOCK_FILE", str(tmp_path / "clock"))
-        worker = await workers.start(
-            "fast_replay",
-            module="tests.support.clocked_worker",
-            provider="gemini",
-            provider_api_key="AIza-test-key-0123456789",
-            provider_base_url=fake.base_url,
-            provider_attempts_max="1",
-            retry_base_seconds="2",
-            retry_delay_seconds_max="600",
-        )
-        for number in range(SESSIONS):
-            await harness.enqueue(pool, await harness.make_thread(pool, f"s{number}"))
-        await until(lambda: pool.fetchval(IS_WAITING))
-        while clock.seconds < HOUR:
-            await clock.go_on()
-            assert await pool.fetchval(STATUSES) == ["pending"]
-        down = await pool.fetchrow("SELECT state, probes FROM call_breakers")
-        used = await pool.fetchval(
-            "SELECT max(attempts - (args ->> 'tried')::int) FROM procrastinate_jobs WHERE queue_name = 'fast_replay'"
-        )
-        await fake.start(port)
+    # Held: no other process takes it while the provider is down.
+    port = free_port()
+    fake = FakeGemini()
+    clock = Hour(pool, tmp_path / "clock")
+    monkeypatch.setenv("CLOCK_FILE", str(tmp_path / "clock"))
+    worker = await workers.start(
+        "fast_replay",
+        module="tests.support.clocked_worker",
+        provider="gemini",
+        provider_api_key="AIza-test-key-0123456789",
+        provider_base_url=f"http://127.0.0.1:{port}",
+        provider_attempts_max="1",
+        retry_base_seconds="2",
+        retry_delay_seconds_max="600",
+    )
+    for number in range(SESSIONS):
+        await harness.enqueue(pool, await harness.make_thread(pool, f"s{number}"))
+    await until(lambda: pool.fetchval(IS_WAITING))
+    while clock.seconds < HOUR:
+        await clock.go_on()
+        assert set(await pool.fetchval(STATUSES)) <= {"pending", "running"}
+    down = await pool.fetchrow("SELECT state, probes FROM call_breakers")
+    used = await pool.fetchval(
+        "SELECT max(attempts - (args ->> 'tried')::int) FROM procrastinate_jobs WHERE queue_name = 'fast_replay'"
+    )
+    await fake.start(port)
+    try:
         back_at = clock.seconds
         while await pool.fetchval(STATUSES) != ["completed"]:
             await clock.go_on()
         took = clock.seconds - back_at
-        # The breaker's times: 5, 10, 20, 40, then 80 s.
-        assert down["state"] != "closed"
-        assert 20 <= down["probes"] <= 50
-        assert used < Settings().job_tries_max
-        assert took <= 80 + Settings().retry_delay_seconds_max * 2
-        assert fake.stats()["calls"]["generateContent"] == SESSIONS
-        assert worker.popen.poll() is None
+    finally:
+        await fake.stop()
+    # The breaker's times: 5, 10, 20, 40, then 80 s.
+    assert down["state"] != "closed"
+    assert 20 <= down["probes"] <= 50
+    assert used < Settings().job_tries_max
+    assert took <= 80 + Settings().retry_delay_seconds_max * 2
+    assert fake.stats()["calls"]["generateContent"] == SESSIONS
+    assert worker.popen.poll() is None

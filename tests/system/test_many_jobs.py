@@ -37,6 +37,7 @@ STATUSES = """
 SELECT j.status, count(*) FROM consolidation_jobs AS j JOIN threads AS t ON t.id = j.thread_id
 WHERE t.app_name = 'shop' GROUP BY j.status
 """
+NO_ORPHANS = "SELECT NOT EXISTS (SELECT FROM find_orphans(3600))"
 #: How many jobs have ended, and the most ends of one.
 ENDS = """
 SELECT count(*) AS jobs, max(n) AS most FROM (
@@ -71,6 +72,7 @@ async def test_ten_thousand_jobs_at_once(pool: asyncpg.Pool, workers: Workers, m
         await until(lambda: has_done(KILLED_AFTER), seconds=120)
         killed.send(signal.SIGKILL)
         await until(lambda: has_done(DONE), seconds=120)
+        await until(lambda: pool.fetchval(NO_ORPHANS), "the dead worker's jobs are given back")
     finally:
         stop.set()
         waits = sorted(await appends)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,6 @@ from playwright.async_api import Page, expect
 
 from tests.support.browser import NARROW, WIDE, audit, opened
 from tests.support.key_scene import made
-from tests.support.page_agents import WORDS
 from tests.support.stream_client import OWNER, asked, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess
@@ -130,7 +130,7 @@ async def test_page_shows_threads_a_live_run_and_the_state(writer: WriterProcess
         assert watched.complaints == []
 
 
-async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProcess) -> None:
+async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProcess, tmp_path: Path) -> None:
     """While an agent speaks, its words are appended, in order and once; the final text is the stored one."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
@@ -147,17 +147,31 @@ async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProces
                 {childList: true, subtree: true, characterData: true});
             }"""
         )
-        await run_agent(client, asked("grows", "grows-1"), "speak")
+        enough = tmp_path / "enough"
+
+        async def steps() -> list[str]:
+            return [text for text in await page.evaluate("window.texts") if text and text.startswith("word0")]
+
+        async def has_grown() -> bool:
+            return len(set(await steps())) > 5
+
+        # The agent speaks for as long as a slow page needs to be seen growing.
+        speaking = asyncio.create_task(run_agent(client, asked("grows", "grows-1", str(enough)), "speak"))
+        try:
+            await until(has_grown)
+        finally:
+            enough.touch()
+            await speaking
         await expect(page.locator("#run-status")).to_have_text("Run completed")
         await expect(page.locator("#timeline .open")).to_have_count(0)
-        whole = "".join(WORDS)
-        await expect(page.locator("#timeline .text")).to_have_text(["hi", whole])
-        steps = [text for text in await page.evaluate("window.texts") if text and text.startswith("word0")]
-        assert len(set(steps)) > 5
-        assert all(whole.startswith(text) for text in steps)
-        assert steps == sorted(steps, key=len)
-        stored = (await client.get("/conversations/grows/messages")).json()["timeline"]
-        assert await page.locator("#timeline .text").all_text_contents() == [each["content"] for each in stored]
+        stored = [each["content"] for each in (await client.get("/conversations/grows/messages")).json()["timeline"]]
+        whole = stored[-1]
+        assert stored == [str(enough), "".join(f"word{number} " for number in range(len(whole.split())))]
+        await expect(page.locator("#timeline .text")).to_have_text(stored)
+        assert await page.locator("#timeline .text").all_text_contents() == stored
+        seen = await steps()
+        assert all(whole.startswith(text) for text in seen)
+        assert seen == sorted(seen, key=len)
         assert watched.complaints == []
 
 
@@ -348,7 +362,13 @@ async def test_long_conversation_is_shown_from_its_end(writer: WriterProcess) ->
 
         async def is_at_the_first() -> bool:
             seen.update(dict.fromkeys(await items.all_text_contents()))
-            await box.evaluate("(element) => element.scrollBy(0, -element.clientHeight / 2)")
+            # On after two frames: in the first one the page is told, by the second it has drawn what is there.
+            await box.evaluate(
+                """(element) => new Promise((drawn) => {
+                  element.scrollBy(0, -element.clientHeight / 2);
+                  requestAnimationFrame(() => requestAnimationFrame(drawn));
+                })"""
+            )
             return await first.count() > 0 and "message 0" in seen
 
         await until(is_at_the_first)

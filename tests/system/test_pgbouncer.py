@@ -15,7 +15,7 @@ import pytest
 from pulse import Event, OpenSessionService, PgNotifyListener, Pool, PoolerError, SchemaError, connect, create_pool
 from pulse.notify.connection import ListenerTiming
 from tests.support import cli_process, pgbouncer
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess, append, say
 from workers.migrate import migrate
@@ -63,7 +63,7 @@ async def test_all_roles_work_through_it(dsn: str, pooled: str, workers: Workers
             assert await pool.fetchval("SELECT count(DISTINCT session_id) FROM threads WHERE last_seq = $1", EVENTS)
             found = await client.post("/v1/apps/app/users/user/search", json={"query": "which pet does session 7 have"})
             assert "pet 7" in json.dumps(found.json()), found.text
-            assert (await client.get("/health")).status_code == 200
+            await until(lambda: _is_healthy(client), "the writer is healthy")
         events = [line["event"] for line in writer.log()]
         assert "listener_started" in events
         assert not {"listener_lost", "listener_failed"} & set(events)
@@ -82,6 +82,10 @@ async def test_all_roles_work_through_it(dsn: str, pooled: str, workers: Workers
     assert lines["pooler"]["verdict"] == "ok"
     assert lines["pooler"]["found"] == "through a pooler; LISTEN and locks by HIPPOCAMPUS_DIRECT_DATABASE_URL"
     assert lines["limits"]["verdict"] == "warning"
+
+
+async def _is_healthy(client: httpx.AsyncClient) -> bool:
+    return (await client.get("/health")).status_code == 200
 
 
 async def _first(client: httpx.AsyncClient, pool: Pool) -> object:
@@ -150,12 +154,11 @@ async def test_the_schema_is_right_through_it(dsn: str, pooled: str) -> None:
     with psycopg.connect(dsn, autocommit=True) as admin:
         name = admin.info.dbname
         admin.execute(f'ALTER ROLE hippocampus IN DATABASE "{name}" SET search_path = "other"')
-        # What RECONNECT in PgBouncer's console does.
+        # What RECONNECT in PgBouncer's console does. It finds those that have ended before it answers anew.
         admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
-            (name,),
+            "SELECT pg_terminate_backend(pid, %s) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
+            (round(WAIT_SECONDS * 1000), name),
         )
-        # After the connection that the pooler has not yet found dead.
         await pgbouncer.wait_until_serving(pooled)
         async with await create_pool(f"{pooled}?schema=other", min_size=4) as pool:
             sessions = OpenSessionService(pool)

@@ -10,7 +10,9 @@ import pytest
 
 from tests.support.paths import ROOT
 from tests.support.waiting import until
+from tests.support.writer_process import free_port
 from workers.process.roles import ROLES, RoleSupervisor
+from workers.process.watchdog import SILENT_SECONDS_MAX
 
 pytestmark = pytest.mark.system
 
@@ -19,7 +21,7 @@ async def test_a_pulse_that_hangs_is_killed_and_started_again(dsn: str, pool: as
     """It sends signs of life as it does to systemd; one that never hangs is left alone."""
     roles = [each for each in ROLES if each.name == "pulse"]
     environment = {
-        **os.environ, "DATABASE_URL": dsn, "PYTHONPATH": str(ROOT), "HIPPOCAMPUS_PULSE_METRICS_PORT": "9360",
+        **os.environ, "DATABASE_URL": dsn, "PYTHONPATH": str(ROOT), "HIPPOCAMPUS_PULSE_METRICS_PORT": str(free_port()),
     }  # fmt: skip
     changes: list[str] = []
 
@@ -32,7 +34,6 @@ async def test_a_pulse_that_hangs_is_killed_and_started_again(dsn: str, pool: as
         grace_seconds=1,
         roles=roles,
         on_change=lambda role, change: changes.append(f"{role} {change}"),
-        silent_seconds_max=12,
     ) as supervisor:
 
         async def leads() -> bool:
@@ -43,6 +44,6 @@ async def test_a_pulse_that_hangs_is_killed_and_started_again(dsn: str, pool: as
         os.kill(hung, signal.SIGSTOP)
         await until(lambda: supervisor.pids.get("pulse", hung) != hung)
         await until(leads)
-    assert changes[0] == "pulse gave no sign of life for 12 s; it is killed"
+    assert changes[0] == f"pulse gave no sign of life for {SILENT_SECONDS_MAX:g} s; it is killed"
     assert changes[1].startswith("pulse killed by SIGKILL; it is started again")
     assert len(changes) == 2

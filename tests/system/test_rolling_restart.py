@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import asyncpg
 import httpx
 import pytest
 
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import StartedWriter, append, say
 
 pytestmark = pytest.mark.system
@@ -52,6 +53,11 @@ class Clients:
                 self.errors.append(event["id"])
             self.longest_seconds = max(self.longest_seconds, time.monotonic() - began)
 
+    def has_more(self, count: int) -> Callable[[], bool]:
+        """Return whether so many more appends were acknowledged, from now on."""
+        enough = len(self.acknowledged) + count
+        return lambda: len(self.acknowledged) >= enough
+
     async def create(self) -> None:
         """Create a session for each client."""
         for number in range(CLIENTS):
@@ -74,11 +80,10 @@ async def test_clients_with_retries_see_no_error(dsn: str, pool: asyncpg.Pool, t
         await clients.create()
         running = [asyncio.create_task(clients.run(number)) for number in range(CLIENTS)]
         for writer in (first, second):
-            before = len(clients.acknowledged)
             assert await asyncio.to_thread(writer.stop) == 0
+            await until(clients.has_more(CLIENTS), "appends go on at the other one")
             writer.start()
             await asyncio.to_thread(writer.wait_until_serving)
-            assert len(clients.acknowledged) > before
         clients.is_over = True
         await asyncio.gather(*running)
         await clients.close()

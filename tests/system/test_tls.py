@@ -78,7 +78,7 @@ async def secured(server: EmbeddedServer, dsn: str, tmp_path: Path) -> AsyncIter
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    front = await asyncio.start_server(accept, "localhost", 0)
+    front = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = front.sockets[0].getsockname()[1]
     address = server.tcp_dsn.replace(f":{plain.port}/", f":{port}/").removesuffix(plain.path) + database_name
     found = Secured(address, right, wrong)

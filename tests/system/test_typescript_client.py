@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = pytest.mark.system
@@ -57,7 +58,8 @@ def run(*command: str, folder: Path, **environment: str) -> str:
 
 def test_types_are_those_of_the_document(package: Path, writer: WriterProcess) -> None:
     """`make client` has been run since the last change of a route, and reads what the API returns."""
-    served = httpx.get(f"{writer.url}/openapi.json", headers={"Authorization": f"Bearer {KEY}"}).json()
+    headers = {"Authorization": f"Bearer {KEY}"}
+    served = httpx.get(f"{writer.url}/openapi.json", headers=headers, timeout=WAIT_SECONDS).json()
     printed = run(str(ROOT / ".venv/bin/python"), "docs/openapi.py", folder=ROOT, PYTHONPATH=".")
     assert json.loads(printed) == served
     (package / "openapi.json").write_text(printed, encoding="utf-8")

@@ -62,3 +62,9 @@ def test_the_option_names_agents_too(home: Path) -> None:
     """A wrong one ends the program with what is wrong."""
     done = cli_process.run(home, "writer", "--agent", "a=nowhere.at_all:x", DATABASE_URL="postgresql://h/n")
     assert (done.returncode, "nowhere.at_all" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+    assert "of --agent or HIPPOCAMPUS_AGENTS" in done.stderr
+    for command in ("up", "writer"):
+        done = cli_process.run(home, command, "--agent", "default=my_agent", DATABASE_URL="postgresql://h/n")
+        assert done.returncode == 2
+        assert "--agent is 'default=my_agent': write NAME=MODULE:ATTRIBUTE" in done.stderr
+        assert "HIPPOCAMPUS_AGENTS" not in done.stderr

@@ -23,10 +23,11 @@ from pulse import database
 from pulse.actor import acting_as
 from pulse.cells import require_served
 from pulse.errors import InvalidInputError
+from pulse.extras import install_command
 from workers import migrate, redactors, settings
 from workers.cli import interrupts, rows
-from workers.cli.options import APP_MAY_BE_SET_UP, APP_READ
-from workers.embedded import keeper
+from workers.cli.options import APP_MAY_BE_SET_UP, APP_READ, USER_READ
+from workers.embedded import binaries, keeper
 from workers.embedded.server import EmbeddedServer
 from workers.settings import Settings, SettingsError
 
@@ -60,6 +61,11 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
             raise SettingsError(
                 f"There is no data below {config.home}, but `make run` and `make demo` keep theirs below {other}:"
                 f" `export HIPPOCAMPUS_HOME={shlex.quote(str(other))}` first."
+            )
+        if not binaries.is_installed():
+            raise SettingsError(
+                "No database is named: set DATABASE_URL. (An embedded one is not installed:"
+                f" {install_command('embedded')}.)"
             )
         raise SettingsError(
             f"There is no data below {config.home} yet: run `hippocampus demo` or `hippocampus up` first, set"
@@ -147,7 +153,7 @@ async def _run(config: Settings, work: Callable[[Pool], Awaitable[Result]], *, c
     async with pool_of(config) as pool:
         if app is not None:
             await require_served(pool, app)
-        await _check_app(pool)
+        await _check_names(pool)
         with acting_as(f"cli:{_system_user()}"):
             return await work(pool)
 
@@ -166,14 +172,21 @@ def _named_app() -> str | None:
     return app if isinstance(app, str) else None
 
 
-async def _check_app(pool: Pool) -> None:
-    """Check that the app that the running command reads exists, unless there is none at all.
+async def _check_names(pool: Pool) -> None:
+    """Check that the app and the user that the running command reads exist, unless there is no app at all.
 
     Raises:
-        InvalidInputError: it does not; the message has the names that are most like it.
+        InvalidInputError: one does not; for an app, the message has the names that are most like it.
     """
     context = click.get_current_context(silent=True)
-    if context is None or (app := context.meta.get(APP_READ)) is None or await rows.has_app(pool, app):
+    if context is None or (app := context.meta.get(APP_READ)) is None:
+        return
+    if await rows.has_app(pool, app):
+        user = context.meta.get(USER_READ)
+        if user is not None and not await rows.has_user(pool, app, user):
+            raise InvalidInputError(
+                f"There is no user {user!r:.80} in {app}: `hippocampus users --app {shlex.quote(app)}` lists them."
+            )
         return
     if context.meta.get(APP_MAY_BE_SET_UP) and await rows.is_set_up(pool, app):
         return

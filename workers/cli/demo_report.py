@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact
-from hippocampus.retention_manager import MemoryRetentionManager
+from hippocampus.retention_manager import MemoryRetentionManager, WeakMemory
 from hippocampus.search import EVERYTHING
-from workers.cli import databases, output, rows
+from workers.cli import databases, fact_changes, output, rows
 from workers.cli.commands import context, facts, retention, search
 from workers.cli.page import Page, clip, passage
 from workers.cli.rows import Owner, SourceTurn, Turns
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 SUMMARIES_MAX = 10
 FACTS_MAX_BY_TYPE = 4
-CHANGES_MAX = 4
+CHANGES_MAX = 3
+REPLACEMENTS_MAX = 1000
 HITS_MAX = 3
 QUERIES_MAX = 5
 WINDOW_TOKENS = 700
@@ -170,12 +171,11 @@ def _quote(turn: SourceTurn) -> str:
 
 
 async def _write_changes(page: Page, pool: Pool, owner: Owner) -> None:
-    changed = await rows.changed_facts(pool, owner, limit=CHANGES_MAX)
-    if changed:
+    changes = fact_changes.choose(await rows.changed_facts(pool, owner, limit=REPLACEMENTS_MAX), CHANGES_MAX)
+    if changes:
         page.title("What changed: the old fact is kept, with the time in which it was true")
-    for each in changed:
-        until = output.show_time(each.valid_until)[:10]
-        page.item(until, f"{output.show_fact(each.before)}  →  {output.show_fact(each.now)}")
+    for each in changes:
+        page.item(output.show_time(each.since)[:10], each.text)
 
 
 async def _write_search(page: Page, config: Settings, pool: Pool, owner: Owner, query: str) -> None:
@@ -209,17 +209,27 @@ async def _write_window(page: Page, config: Settings, pool: Pool, owner: Owner, 
 
 async def _write_retention(page: Page, pool: Pool, owner: Owner) -> None:
     page.title("Forgetting, as a dry run")
-    page.field(
-        "policy", "archives, if nothing is used: " + retention.outlook(await retention.forecast(pool, owner.app))
-    )
-    weak = await MemoryRetentionManager(pool).preview(STRICT_THRESHOLD, 0, owner.app)
+    page.field("policy", "archives, if nothing is used: " + retention.outlook(await retention.forecast(pool, *owner)))
+    weak = await _weak(pool, owner)
     page.field(
         "stricter",
-        f"at a threshold of {STRICT_THRESHOLD:g} and no minimum age, {len(weak)} would be archived now, such as",
+        f"at a threshold of {STRICT_THRESHOLD:g} and no minimum age, {len(weak)} would be archived now"
+        f"{', such as' if weak else ''}",
     )
     for each in weak[:WEAK_MAX]:
         text = clip(" ".join(each.content.split()), QUOTE_CELLS_MAX // 2)
         page.item(f"{each.score:.2f}", text, f"{each.memory_type}; why: {retention.because(each)}")
+
+
+async def _weak(pool: Pool, owner: Owner) -> list[WeakMemory]:
+    """Return what a stricter clean-up would archive of a user: the app may hold others, from earlier files."""
+    manager = MemoryRetentionManager(pool)
+    weak: list[WeakMemory] = []
+    after = None
+    while found := await manager.preview(STRICT_THRESHOLD, 0, owner.app, after=after):
+        weak += [each for each in found if each.user_id == owner.user]
+        after = found[-1].id
+    return weak
 
 
 def _queries(read: ConversationFile, known: Sequence[Fact]) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,7 +23,9 @@ def json_option(function: Function) -> Function:
 
 #: In the context of a command: the app that it reads, which must exist.
 APP_READ = "workers.cli.app_read"
-#: There: it counts as existing with keys, webhooks, tools, instructions or corpora alone.
+#: There: the user that it reads, of whom the app must hold something.
+USER_READ = "workers.cli.user_read"
+#: There: the app counts as existing with keys, webhooks, tools, instructions or corpora alone.
 APP_MAY_BE_SET_UP = "workers.cli.app_may_be_set_up"
 
 
@@ -33,10 +36,48 @@ def known_app(context: click.Context, _option: click.Parameter, value: str | Non
     return value
 
 
+def known_user(context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Have it checked that the app, if it is named too, has the user: the callback of a --user that is read."""
+    if value is not None:
+        context.meta[USER_READ] = value
+    return value
+
+
 def known_or_set_up_app(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """As `known_app`, for what is made before an app's first session."""
     context.meta[APP_MAY_BE_SET_UP] = True
     return known_app(context, option, value)
+
+
+_CALLBACKS = {"app": known_app, "user": known_user}
+
+
+#: Adds --agent to a command that runs a writer.
+agents_option = click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME=MODULE:ATTRIBUTE",
+    help="Run this agent: a function of a RunContext, or an agent of Google ADK; see HIPPOCAMPUS_AGENTS.",
+)
+
+
+def confirm(question: str) -> None:
+    """Ask before something is done for good, for a command with --yes.
+
+    Raises:
+        click.Abort: the answer is no.
+        click.UsageError: nobody is there to answer.
+    """
+    try:
+        click.confirm(question, abort=True, err=True)
+    except click.Abort as abort:
+        if not isinstance(abort.__context__, EOFError) or sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise click.UsageError(
+            "Standard input ended before the answer, so nothing was changed: add --yes to do it without being asked."
+        ) from None
 
 
 def filter_options(*names: str) -> Callable[[Function], Function]:
@@ -44,8 +85,7 @@ def filter_options(*names: str) -> Callable[[Function], Function]:
 
     def decorate(function: Function) -> Function:
         for name in reversed(names):
-            callback = known_app if name == "app" else None
-            function = click.option(f"--{name}", help=f"Only of this {name}.", callback=callback)(function)
+            function = click.option(f"--{name}", help=f"Only of this {name}.", callback=_CALLBACKS.get(name))(function)
         return function
 
     return decorate

@@ -104,6 +104,13 @@ def show(cell: Any) -> str:
     return cell if isinstance(cell, str) else json.dumps(plain(cell), ensure_ascii=False)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun, given in the singular: '1 event', '3 memories'."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun[:-1]}ies" if noun.endswith("ory") else f"{count} {noun}s"
+
+
 def show_time(moment: datetime | None) -> str:
     """Return a moment in UTC, to the minute."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")

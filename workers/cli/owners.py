@@ -10,7 +10,7 @@ import click
 
 from pulse.errors import InvalidInputError
 from workers.cli import databases, rows
-from workers.cli.options import bundled, known_app
+from workers.cli.options import bundled, known_app, known_user
 from workers.cli.rows import Owner
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Whose:
 
 OWNER_OPTIONS = (
     click.option("--app", callback=known_app, help="The app of the user. Required if there is more than one."),
-    click.option("--user", help="The user. Required if there is more than one."),
+    click.option("--user", callback=known_user, help="The user. Required if there is more than one."),
 )
 #: Adds --app and --user to a command, which receives `whose`.
 owner_options = bundled("whose", Whose, *OWNER_OPTIONS)
@@ -70,7 +70,7 @@ new_owner_options = bundled(
     "whose",
     Whose,
     click.option("--app", help="The app of the user. Required if there is more than one."),
-    OWNER_OPTIONS[1],
+    click.option("--user", help="The user. Required if there is more than one."),
 )
 
 

@@ -31,6 +31,13 @@ SELECT $1 = '*' OR EXISTS (SELECT FROM threads WHERE app_name = $1) OR EXISTS (S
     OR EXISTS (SELECT FROM facts WHERE app_name = $1) OR EXISTS (SELECT FROM app_policies WHERE app_name = $1)
     OR EXISTS (SELECT FROM erasures WHERE app_name = $1)
 
+-- name: has_user
+-- app, user
+SELECT EXISTS (SELECT FROM threads WHERE app_name = $1 AND user_id = $2)
+    OR EXISTS (SELECT FROM memories WHERE app_name = $1 AND user_id = $2)
+    OR EXISTS (SELECT FROM facts WHERE app_name = $1 AND user_id = $2)
+    OR EXISTS (SELECT FROM erasures WHERE app_name = $1 AND user_id = $2)
+
 -- name: is_set_up
 -- app; apart from has_app, since the roles of readers may not see these tables
 SELECT EXISTS (SELECT FROM api_keys WHERE app_name = $1) OR EXISTS (SELECT FROM webhook_endpoints WHERE app_name = $1)
@@ -63,11 +70,14 @@ JOIN threads AS t ON t.id = m.thread_id
 ORDER BY m.occurred_at, m.sequence_num
 
 -- name: changed_facts
--- app, user, limit: values of facts and what replaced each, the latest change first
-SELECT s.value AS before, s.valid_until, n.value AS now
-FROM fact_stretches($1, $2, NULL, NULL) AS s JOIN fact_versions AS n ON n.id = s.superseded_by
-WHERE s.value <> n.value AND s.learned_at <= s.superseded_at
-ORDER BY s.valid_until DESC, s.fact_id LIMIT $3
+-- app, user, limit: values of facts and what replaced each, those that were replaced last, by fact and time
+SELECT c.* FROM (
+    SELECT s.fact_id, s.value AS before, s.valid_from, s.valid_until, n.value AS now,
+           least(s.confidence, n.confidence) AS confidence
+    FROM fact_stretches($1, $2, NULL, NULL) AS s JOIN fact_versions AS n ON n.id = s.superseded_by
+    WHERE s.value <> n.value AND s.learned_at <= s.superseded_at
+    ORDER BY s.valid_until DESC, s.fact_id LIMIT $3) AS c
+ORDER BY c.fact_id, c.valid_until
 
 -- name: job_history
 -- job: when it was enqueued, started, given back and ended; for as long as the queue keeps it
@@ -102,14 +112,15 @@ WHERE t.app_name = $1
 SELECT engine_now()
 
 -- name: forecast
--- app or null, days from now: how many memories there are, and how many would be archived then if none were used
+-- app or null, user or null, days from now: how many memories there are, and how many would be archived then if none
+-- were used
 SELECT d.days,
        count(m.id) AS memories,
        count(m.id) FILTER (WHERE s.score < s.threshold AND NOT m.pinned
            AND m.created_at <= n + make_interval(secs => 86400 * (d.days - s.min_age_days))) AS weak
-FROM unnest($2::double precision[]) AS d (days)
+FROM unnest($3::double precision[]) AS d (days)
 CROSS JOIN engine_now() AS n
-LEFT JOIN memories AS m ON $1::text IS NULL OR m.app_name = $1
+LEFT JOIN memories AS m ON ($1::text IS NULL OR m.app_name = $1) AND ($2::text IS NULL OR m.user_id = $2)
 LEFT JOIN app_policies AS rest ON rest.app_name = '*'
 LEFT JOIN app_policies AS own ON own.app_name = m.app_name
 CROSS JOIN LATERAL (SELECT

@@ -56,11 +56,14 @@ Turns = Mapping[tuple[UUID, int], SourceTurn]
 
 @dataclass(frozen=True, slots=True)
 class FactReplacement:
-    """A fact that ceased to hold, and its replacement."""
+    """A value of a fact that ceased to hold, and its replacement."""
 
+    fact_id: UUID
     before: Any
+    valid_from: datetime
     valid_until: datetime
     now: Any
+    confidence: float  # the lesser of both
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,24 @@ async def is_set_up(pool: Pool, app: str) -> bool:
         return True
 
 
+async def has_user(pool: Pool, app: str, user: str) -> bool:
+    """Return whether anything is stored of a user in an app, or was erased of them.
+
+    A login that may not read every table, such as a reader's, cannot tell that nothing is stored: something is.
+    """
+    if await _STATEMENTS.fetchval(pool, "has_user", app, user):
+        return True
+    # Here: only a name that is probably mistyped needs it.
+    import asyncpg
+
+    from hippocampus.erasure.service import ErasureService
+
+    try:
+        return any(each.rows for each in await ErasureService(pool).preview(app, user))
+    except asyncpg.InsufficientPrivilegeError:
+        return True
+
+
 async def apps(pool: Pool) -> list[str]:
     """Return the names of all apps."""
     return [row["app_name"] for row in await _STATEMENTS.fetch(pool, "apps")]
@@ -168,7 +189,7 @@ async def turns(pool: Pool, keys: Iterable[tuple[UUID, int]]) -> Turns:
 
 
 async def changed_facts(pool: Pool, owner: Owner, *, limit: int) -> list[FactReplacement]:
-    """Return facts of a user that were replaced, the latest first."""
+    """Return the latest replacements of a user's facts, by fact and in the order of time."""
     return await _fetch(FactReplacement, pool, "changed_facts", *owner, limit)
 
 
@@ -200,9 +221,9 @@ async def now(pool: Pool) -> datetime:
     return moment
 
 
-async def forecast(pool: Pool, app: str | None, days: Sequence[float]) -> list[Forecast]:
+async def forecast(pool: Pool, app: str | None, user: str | None, days: Sequence[float]) -> list[Forecast]:
     """Return how many memories would be archived so many days from now, if none were used."""
-    return await _fetch(Forecast, pool, "forecast", app, days)
+    return await _fetch(Forecast, pool, "forecast", app, user, days)
 
 
 async def _fetch(kind: type[Row], pool: Pool, name: str, *arguments: Any) -> list[Row]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import httpx
 from workers import settings
 from workers.cli import databases, main
 from workers.embedded import revival
+from workers.process import ports
 from workers.process.forking import ForkServer
 from workers.process.roles import OPTIONAL_ROLES, ROLES, Listener, Role, RoleSupervisor
 from workers.telemetry import overview
@@ -135,19 +135,11 @@ def _choose_port(host: str, port: int, *, any_free: bool) -> int:
         SettingsError: the port is in use. It is checked here, before any role is started.
     """
     for wanted in (port, 0) if any_free else (port,):
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, wanted))
-            except OSError as error:
-                reason = error.strerror
-                continue
-            return int(probe.getsockname()[1])
-    raise settings.SettingsError(
-        f"Port {port} of {host} cannot be used ({reason}): end the program that uses it, or set HIPPOCAMPUS_API_PORT to"
-        " another port (0 takes a free one)."
-    )
+        try:
+            return ports.probe(host, wanted)
+        except OSError as error:
+            reason = error.strerror
+    raise settings.SettingsError(f"Port {port} of {host} cannot be used ({reason}): {ports.ADVICE}.")
 
 
 def _reachable(host: str) -> str:

@@ -113,6 +113,11 @@ def _add_system_user() -> str | None:
     return None if done.returncode == 0 else (done.stderr.strip() or f"useradd ended with {done.returncode}")
 
 
+def is_installed() -> bool:
+    """Whether the package with PostgreSQL's programs is."""
+    return importlib.util.find_spec(PACKAGE) is not None
+
+
 def find_programs(major: int, user: ServerUser, copies: Path) -> Path:
     """Return this PostgreSQL's `bin` folder that `user` can run: the package's, or a copy below `copies`."""
     if major not in FOLDER_BY_MAJOR:

@@ -80,6 +80,13 @@ def make_socket_folder(home: Path, name: str, user: ServerUser) -> Path:
     return folder
 
 
+def remove_socket_folder(folder: Path, home: Path) -> None:
+    """Remove the folder of a stopped server's socket if it is not below `home`, and empty."""
+    if not folder.is_relative_to(home):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file with mode 0600, whole or not at all."""
     unfinished = path.with_name(f"{path.name}.unfinished")

@@ -164,6 +164,7 @@ class EmbeddedServer:
                 status = self._postmaster.read_status()
                 if status is not None:
                     self._postmaster.terminate(status.pid, fast_timeout_seconds)
+                    folders.remove_socket_folder(status.socket_folder, self.home)
             finally:
                 os.close(holder)
                 self._holder = self._status = None

@@ -29,6 +29,7 @@ _log = structlog.get_logger(__name__)
 PORT_ATTEMPTS_MAX = 100
 HEARTBEAT_SECONDS = 20.0
 CLOSE_SECONDS_MAX = 0.5
+_WAKE_SECONDS = 0.05
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 
 
@@ -114,12 +115,18 @@ def _listening(registry: CollectorRegistry, host: str, base: int) -> Iterator[in
         try:
             yield port
         finally:
-            # The server looks for its end after each connection.
+            # The server looks for its end when its socket is ready, and one that is shut down is ready for good: also
+            # where this process can open no more files, and where the thread is late to ask for the end.
             stopping = threading.Thread(target=server.shutdown)
             stopping.start()
-            with contextlib.suppress(OSError):
-                address = (server.socket.getsockname()[0], server.server_port)
-                socket.create_connection(address, timeout=CLOSE_SECONDS_MAX).close()
+            try:
+                server.socket.shutdown(socket.SHUT_RDWR)
+            except OSError:  # other systems than Linux: by connections, until it has looked
+                while stopping.is_alive():
+                    with contextlib.suppress(OSError):
+                        address = (server.socket.getsockname()[0], server.server_port)
+                        socket.create_connection(address, timeout=CLOSE_SECONDS_MAX).close()
+                    stopping.join(_WAKE_SECONDS)
             stopping.join()
             server.server_close()
             thread.join()

@@ -92,6 +92,11 @@ class Edge:
             exchange.log_crash(error)
             if not exchange.status:
                 await problems.render(problems.INTERNAL, exchange.request_id)(scope, receive, exchange.send)
+        except asyncio.CancelledError:
+            # The process is ending, and this request took longer than its grace time. Of itself the server says 500.
+            if not exchange.status:
+                await problems.render(problems.TIMED_OUT, exchange.request_id)(scope, receive, exchange.send)
+            raise
         finally:
             exchange.finish(self._telemetry)
 

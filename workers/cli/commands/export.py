@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING
 import click
 
 from pulse.session_key import session_not_found
-from workers.cli import databases
+from workers.cli import databases, output
 from workers.cli.options import filter_options
 from workers.transfer.sessions import Exported, export_sessions
 
@@ -46,7 +46,9 @@ def command(app: str | None, user: str | None, session: str | None, path: Path |
             return done
 
     done = databases.run(work)
-    click.echo(f"Exported {done.sessions} sessions with {done.events} events.", err=True)
+    click.echo(
+        f"Exported {output.counted(done.sessions, 'session')} with {output.counted(done.events, 'event')}.", err=True
+    )
 
 
 @contextlib.contextmanager

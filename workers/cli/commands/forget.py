@@ -12,7 +12,7 @@ import click
 from hippocampus.erasure.service import Erasure, ErasureService, TablePreview
 from workers.cli import databases, output, rows
 from workers.cli.groups import Verbs
-from workers.cli.options import NUMBER_MAX, bundled, filter_options, json_option
+from workers.cli.options import NUMBER_MAX, bundled, confirm, filter_options, json_option
 from workers.cli.owners import OWNER_OPTIONS, Whose
 from workers.cli.paging import Paged, PageOptions, page_options
 from workers.cli.rows import Owner
@@ -43,7 +43,7 @@ class _Request(Whose):
                 _write_preview(reached, as_json=self.as_json)
             if self.dry_run:
                 return
-            click.confirm(f"Forget this of {owner.user} in {owner.app}, for good?", abort=True, err=True)
+            confirm(f"Forget this of {owner.user} in {owner.app}, for good?")
             erasure = databases.run(lambda pool: act(ErasureService(pool), owner))
         else:
             erasure = self.run(lambda pool, owner: act(ErasureService(pool), owner))

@@ -53,9 +53,11 @@ def command(
     if as_json:
         output.write_json(dataclasses.asdict(done))
     else:
-        click.echo(f"Imported {done.sessions} sessions with {done.events} events, and {done.states} states.")
+        sessions, events = output.counted(done.sessions, "session"), output.counted(done.events, "event")
+        click.echo(f"Imported {sessions} with {events}, and {output.counted(done.states, 'state')}.")
         if done.sessions_known or done.states_kept:
-            click.echo(f"Left unchanged: {done.sessions_known} sessions and {done.states_kept} states.")
+            known, kept = output.counted(done.sessions_known, "session"), output.counted(done.states_kept, "state")
+            click.echo(f"Left unchanged: {known} and {kept}.")
         for rejected in done.rejected[:REJECTS_SHOWN_MAX]:
             click.echo(f"{file}, line {rejected.line}: {rejected.error}", err=True)
         if len(done.rejected) > REJECTS_SHOWN_MAX:

@@ -211,7 +211,7 @@ def _readings(request: _Request, report: _Report) -> Iterator[tuple[InputFile, r
             continue
         report.formats[reading.file_format] += 1
         if len(request.inputs) <= REJECTS_SHOWN_MAX:
-            click.echo(f"{each.path} is {reading.file_format}.", err=request.quiet)
+            click.echo(f"Reading {each.path} ({reading.file_format}).", err=request.quiet)
         with progress.file_bar(each.path.name, reading.source, hidden=request.quiet) as bar:
             yield each, reading, bar
 
@@ -229,24 +229,34 @@ def _write(report: _Report, request: _Request, *, is_dry_run: bool) -> None:
         facts = {"app": request.app, "formats": dict(report.formats), "dry_run": is_dry_run, "unread": report.unread}
         output.write_json({**facts, "rejects_file": report.rejects_file, **output.plain(done)})
         return
-    beside = f" and {done.memories} memories" if done.memories else ""
+    events, sessions = output.counted(done.events_new, "event"), output.counted(done.sessions, "session")
+    memories = output.counted(done.memories, "memory")
     if is_dry_run:
-        click.echo(f"{done.events_new} events of {done.sessions} sessions{beside} would be stored.")
+        click.echo(f"To be stored: {events} of {sessions}{f' and {memories}' if done.memories else ''}.")
     else:
         known = f" {done.events_known} were there already." if done.events_known else ""
         if done.sessions or not done.memories:
-            click.echo(f"Appended {done.events_new} events to {done.sessions} sessions.{known}")
+            click.echo(f"Appended {events} to {sessions}.{known}")
         if done.memories:
-            click.echo(f"Stored {done.memories} memories.")
+            click.echo(f"Stored {memories}.")
     for reason, count in done.left_out.items():
         click.echo(f"Left out: {count} {reason}.")
     if done.rejected:
         click.echo(
-            f"Rejected {done.rejected} records: they are in {report.rejects_file}, each with its reason.", err=True
+            f"Rejected {output.counted(done.rejected, 'record')}, kept in {report.rejects_file} with the reason.",
+            err=True,
         )
     if report.unread:
-        click.echo(f"Left out {len(report.unread)} files.", err=True)
-    if request.finalize and not is_dry_run:
-        click.echo(f"Enqueued {done.jobs_enqueued} jobs.")
-    if not report.has_workers and not is_dry_run:
-        click.echo("No worker runs now: `hippocampus up` starts them, and they run the waiting jobs.")
+        click.echo(f"Left out {output.counted(len(report.unread), 'file')}.", err=True)
+    if not is_dry_run:
+        _write_what_follows(report, request)
+
+
+def _write_what_follows(report: _Report, request: _Request) -> None:
+    """Write when the sessions are consolidated, and what it needs."""
+    if request.finalize:
+        click.echo(f"Enqueued {output.counted(report.done.jobs_enqueued, 'job')}.")
+    elif report.done.sessions:
+        click.echo("A session is consolidated once it has been idle, or at once by `ingest --finalize`.")
+    if not report.has_workers:
+        click.echo("No worker runs now: `hippocampus up` starts them.")

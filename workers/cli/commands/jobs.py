@@ -171,7 +171,11 @@ def outcome(job: ConsolidationJob) -> str:
         return job.error
     result: dict[str, Any] = dict(job.result)
     made = [word for key, word in (("summary", "1 summary"), ("episodic", "1 slice")) if key in result]
-    made += [f"{len(result[key])} {key}" for key in ("facts", "insights") if isinstance(result.get(key), list)]
+    made += [
+        output.counted(len(result[f"{each}s"]), each)
+        for each in ("fact", "insight")
+        if isinstance(result.get(f"{each}s"), list)
+    ]
     return ", ".join(made) or str(result.get("message", ""))
 
 

@@ -132,7 +132,7 @@ def restore(memory_ids: tuple[UUID, ...], everything: bool, whose: Whose, as_jso
     if as_json:
         output.write_json({"restored": restored})
     else:
-        click.echo(f"Restored {len(restored)} memories.")
+        click.echo(f"Restored {output.counted(len(restored), 'memory')}.")
     if missing:
         raise InvalidInputError(f"Not in the archive of this user: {', '.join(missing)}.")
 

@@ -11,7 +11,7 @@ from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MAX, PROFILE_TOKE
 from workers.cli import output
 from workers.cli.commands.context import language_option
 from workers.cli.moments import MOMENT
-from workers.cli.options import json_option
+from workers.cli.options import json_option, known_user
 from workers.cli.owners import Whose, owner_options
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example:  hippocampus profile ann --app shop")
-@click.argument("name", metavar="[USER]", required=False)
+@click.argument("name", metavar="[USER]", required=False, callback=known_user)
 @owner_options
 @click.option(
     "--tokens",

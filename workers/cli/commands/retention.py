@@ -74,9 +74,9 @@ for each in (retention_advice.explain, retention_advice.compare, retention_advic
     command.add_command(each)
 
 
-async def forecast(pool: Pool, app: str | None) -> list[Forecast]:
+async def forecast(pool: Pool, app: str | None, user: str | None = None) -> list[Forecast]:
     """Return how many memories would be archived, now and in the weeks to come."""
-    return await rows.forecast(pool, app, FORECAST_DAYS)
+    return await rows.forecast(pool, app, user, FORECAST_DAYS)
 
 
 def outlook(days: list[Forecast]) -> str:

@@ -13,7 +13,7 @@ from hippocampus.retention.advice import PolicyComparison, RetentionExplanation,
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention.policies import PRESETS
 from workers.cli import databases, output
-from workers.cli.options import app_filter, json_option
+from workers.cli.options import app_filter, json_option, known_app, known_user
 from workers.cli.owners import Whose, owner_options
 from workers.cli.paging import Paged, PageOptions, page_options
 
@@ -49,8 +49,8 @@ def explain(memory_id: UUID, whose: Whose, as_json: bool) -> None:
 
 
 @click.command("compare", epilog="Example:  hippocampus retention compare --app shop --preset knowledge --days 30")
-@click.option("--app", required=True, help="The app.")
-@click.option("--user", help="Only of this user.")
+@click.option("--app", required=True, callback=known_app, help="The app.")
+@click.option("--user", callback=known_user, help="Only of this user.")
 @click.option("--preset", type=click.Choice(sorted(PRESETS)), help="Decay rate and threshold of a kind of app.")
 @click.option("--curve", type=click.Choice(["strength", "classic"]), help="Instead of the app's.")
 @click.option("--decay-rate", type=float, help="Per day, instead of the app's.")

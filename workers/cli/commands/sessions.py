@@ -13,7 +13,7 @@ from pulse.session_key import session_not_found
 from pulse.session_service import OpenSessionService
 from workers.cli import databases, output, rows
 from workers.cli.groups import Listing
-from workers.cli.options import COUNT_MAX, json_option
+from workers.cli.options import COUNT_MAX, confirm, json_option
 from workers.cli.owners import Whose, owner_options
 from workers.cli.paging import Paged, PageOptions, again, page_options
 from workers.cli.rows import Owner
@@ -124,7 +124,7 @@ def delete(session_id: str, whose: Whose, yes: bool, as_json: bool) -> None:
     session = whose.run(lambda pool, owner: _find(pool, owner, session_id, events=0))
     app, user = session.app_name, session.user_id
     if not yes:
-        click.confirm(f"Delete session {session_id} of {user} in {app}?", abort=True, err=True)
+        confirm(f"Delete session {session_id} of {user} in {app}?")
     databases.run(lambda pool: OpenSessionService(pool).delete_session(app, user, session_id))
     if as_json:
         output.write_json({"deleted": session_id, "app": app, "user": user})

@@ -18,6 +18,7 @@ from rich.text import Text
 from workers import settings
 from workers.cli import databases, exit_codes, interrupts, output, running
 from workers.cli.installation import Installation, State
+from workers.cli.options import agents_option
 from workers.process.roles import ROLES, RoleFailedError
 
 if TYPE_CHECKING:
@@ -41,9 +42,7 @@ _WIDTH = max(len(role.name) for role in ROLES)
     is_flag=True,
     help="Return once every role is ready, and print the line that sets DATABASE_URL in a shell.",
 )
-@click.option(
-    "--agent", "agents", multiple=True, metavar="NAME=MODULE:ATTRIBUTE", help="Run this agent; see HIPPOCAMPUS_AGENTS."
-)
+@agents_option
 @click.option("--claimed", type=int, hidden=True, help="The inherited lock of a detached installation.")
 @click.pass_context
 def command(context: click.Context, detach: bool, agents: tuple[str, ...], claimed: int | None) -> None:
@@ -91,8 +90,13 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
             databases.opened(config, create=True, keep_seconds=state.grace_seconds) as ready,
         ):
             # The address holds the password: it is for the person at the terminal, not for a log.
-            is_shown = databases.is_embedded(config) and screen.is_terminal
-            where = f"DATABASE_URL='{ready.dsn}'" if is_shown else databases.name_of(config)
+            where = databases.name_of(config)
+            if databases.is_embedded(config):
+                where = (
+                    f"DATABASE_URL='{ready.dsn}'"
+                    if screen.is_terminal
+                    else f"{where} (`hippocampus up --detach` prints its DATABASE_URL)"
+                )
 
             def note_ready(all_roles: running.Running) -> None:
                 installation.record(descriptor, replace(state, database_url=ready.dsn, api_url=all_roles.api_url))
@@ -219,7 +223,7 @@ def _addresses(all_roles: running.Running, where: str, *, is_detached: bool) -> 
         (f"Everything runs. {end} stops it.", ""),
         ("  API       ", all_roles.api_url),
         ("  routes    ", f"{all_roles.api_url}/docs"),
-        ("  page      ", f"{all_roles.api_url}/"),
+        ("  console   ", f"{all_roles.api_url}/"),
         *(("  metrics   ", f"{url}  ({role})") for role, url in all_roles.metrics_urls.items()),
         ("  database  ", where),
     ]

@@ -7,13 +7,12 @@ import click
 from pulse import collecting
 from pulse.extras import install_command
 from workers import settings
+from workers.cli.options import agents_option
 from workers.process import logs, parent
 
 
 @click.command(epilog="Example:  DATABASE_URL=postgresql://me@db/app hippocampus writer")
-@click.option(
-    "--agent", "agents", multiple=True, metavar="NAME=MODULE:ATTRIBUTE", help="Run this agent; see HIPPOCAMPUS_AGENTS."
-)
+@agents_option
 @click.option("--with-parent", is_flag=True, hidden=True)
 def command(agents: tuple[str, ...], with_parent: bool) -> int:
     """Run the session writer: the HTTP API on HIPPOCAMPUS_API_HOST and HIPPOCAMPUS_API_PORT.
