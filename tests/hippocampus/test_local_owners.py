@@ -15,7 +15,6 @@ from tests.support.provider_conformance import conversation
 CHOIR = "I sing in a choir."
 ACME = "I work at Acme."
 WEDDING = "My wedding is on 14 June."
-RUNS = "I run every morning."
 HUAWEI = "我在华为工作。"
 HUNLI = "我的婚礼定在五月二十号。"
 CLASS = "我报名了瑜伽班。"
@@ -71,6 +70,11 @@ KEPT = [
 ]
 #: So, but of the speaker: what was known holds no longer.
 ENDED = [
+    ([CHOIR], "my sister left and i dropped out of the choir", "choir"),
+    ([CHOIR], "btw dropped out of the choir", "choir"),
+    ([WEDDING], "My boss moved my wedding to 2 August.", "14 June"),
+    (["我下周三和小王吃饭。"], "小王说改到周四。", "下周三"),
+    ([HUAWEI], "今天天气不错，" * 100 + "我从华为离职了。", "华为"),
     ([CHOIR], "Dropped out of the choir last week.", "in a choir"),
     ([CHOIR], "I quit the choir.", "in a choir"),
     ([CHOIR], "Tom and I dropped out of the choir.", "in a choir"),
@@ -165,3 +169,14 @@ def test_no_text_makes_owners_slow(piece: str) -> None:
     sentence = Sentence(text=text, turn=conversation(("user", text)).turns[0], position=0, is_question=False)
     assert cpu_seconds(lambda: owners.Reader(people.People()).parts(sentence)) < 1
     assert cpu_seconds(lambda: local_facts.of_slice(conversation(("user", CHOIR), ("user", text)))) < 1
+
+
+@pytest.mark.parametrize("said", ["I quit the choir. ", "我退出了合唱团。"])
+def test_what_is_ended_again_and_again_takes_no_longer_each_time(said: str) -> None:
+    sung = "我参加了合唱团。" if said.startswith("我") else CHOIR
+    assert cpu_seconds(lambda: local_facts.of_slice(conversation(("user", sung), ("user", said * 60)))) < 1
+
+
+def test_what_somebody_forbids_is_not_kept_as_what_the_speaker_does() -> None:
+    stated = local_facts.of_slice(conversation(("user", "我每天早上跑步。"), ("user", "医生不让我跑步了。")))
+    assert "跑步了" not in [fact.value["text"] for fact in stated]

@@ -320,7 +320,11 @@ class _Ledger:
             whose: tells of whom each part of the sentence speaks: it ends only what is known of them.
             before: the turn before, if the sentence may answer a question in it.
         """
-        if (not self._held and not self._off) or len(sentence.text) > clauses.SENTENCE_CHARS_MAX:
+        if not self._held and not self._off:
+            return
+        if len(sentence.text) > clauses.SENTENCE_CHARS_MAX:
+            for text in _PIECE.findall(sentence.text):
+                self.correct(replace(sentence, text=text), whose, found, before)
             return
         turn = sentence.turn
         held = [
@@ -335,15 +339,23 @@ class _Ledger:
             self._turn, self._off = turn.sequence_num, []
         parts = whose.parts(sentence)
         changed = bool(denied)
+        changeable: list[list[Held]] = []
         for part in parts:
-            known = part.changeable(held)
-            fixed = self._fix(part, sentence, found, known, before)
-            # Beside what is known of anybody a sentence is kept whole.
-            beside = held if len(parts) == 1 else []
-            if fixed or (not denied and self._update(part.text, sentence, found, known, beside)):
+            changeable.append(part.changeable(held))
+            if self._fix(part, sentence, found, changeable[-1], before):
                 changed = True
                 held = [each for each in held if self._held.get((each.fact_type, each.key)) is each]
-        if not changed and len(parts) > 1:
+        if changed:
+            return
+        # Beside what is known of anybody a sentence is kept whole.
+        beside = held if len(parts) == 1 else []
+        if (
+            not any(
+                self._update(part.text, sentence, found, known, beside)
+                for part, known in zip(parts, changeable, strict=True)
+            )
+            and len(parts) > 1
+        ):
             self._update(sentence.text, sentence, found, [], held)
 
     def _fix(self, part: owners.Part, sentence: Sentence, found: list[_Found], held: list[Held], before: str) -> bool:
@@ -442,9 +454,9 @@ class _Ledger:
             return True
         if not update.replaces and turn.author != "user":
             return True  # people who talk by name speak of everybody they know
-        stated = families.statement(
-            clauses.whole(update.text, chinese=chinese), chinese=chinese, rule=known.topic == "rule"
-        )
+        # Of several parts, the one that changes it says too little by itself.
+        told = update.text if update.text != text else sentence.text if chinese else clauses.spelled_out(sentence.text)
+        stated = families.statement(clauses.whole(told, chinese=chinese), chinese=chinese, rule=known.topic == "rule")
         if stated is None:
             return True
         value = {**self._values[known.fact_type, known.key], "text": stated}
@@ -513,7 +525,8 @@ class _Ledger:
         if (said := self._said.pop(identity, None)) is not None and said.turn.sequence_num != seq:
             self._outdate(said, None)
         self._held.pop(identity, None)
-        self._off.append(held)
+        if held not in self._off:
+            self._off.append(held)
         self._stated.pop(identity, None)
         self._stated[identity] = ExtractedFact(
             fact_type=held.fact_type,  # type: ignore[arg-type]
@@ -538,6 +551,8 @@ _WORK = frozenset(
 #: What is somebody's own: it gives way only to what is said of the same person.
 _OF_ONE = _WORK | _DATED_TOPICS
 _POSTS = frozenset(("employer", "occupation", "business", "new_job", "employment"))
+#: Of a sentence that is too long to be compared at once.
+_PIECE = re.compile(rf".{{1,{clauses.SENTENCE_CHARS_MAX - 1}}}(?:[,，;；、\s]|$)", re.DOTALL)
 #: Work that somebody has beside other work.
 _BESIDES = re.compile(
     r"\b(?:also|as well|on the side|side (?:job|gig|hustle)|weekends?|besides|second job"
@@ -590,7 +605,6 @@ _PARTED = re.compile(
 )
 _SWITCHED = re.compile(r"\b(?:switched|changed|swapped|instead|moved (?:me )?to|now)\b|改|换", re.IGNORECASE)
 _DOSE = re.compile(r"\b(?:takes?|on)\b|吃[^，。]{0,4}[片粒颗]|药")
-_NAMED_EN = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
 _LOST = re.compile(
     r"\b(?:lost|died|passed away|put (?:him|her|it) down|gone|gave .* away)\b|走了|死了|没了|去世|送给|送人|走丢"
     r"|走失|跑丢|丢了|安乐",
@@ -649,7 +663,7 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
         return bool(_SUBJECT.search(held.text))
     if topic == "relationship_status" and held.topic in ("relationship_status", "plan") and _PARTED.search(text):
         return held.topic != "plan" or bool(
-            {word.lower() for word in _NAMED_EN.findall(held.text)} & {word.lower() for word in text.split()}
+            {word.lower() for word in owners.NAMED_EN.findall(held.text)} & {word.lower() for word in text.split()}
         )
     if topic == "relationship_status" and held.topic == "family":
         named = corrections.content(held.text) & corrections.content(text)

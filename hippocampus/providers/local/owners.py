@@ -1,11 +1,12 @@
-"""Of whom each part of a sentence speaks: the speaker, somebody else, or nobody can tell.
+"""Of whom each part of a sentence speaks: the speaker, somebody else, or somebody unknown.
 
     'Tom dropped out of the choir'              Tom
     'I told Tom that I quit', 'Tom and I quit'  the speaker
     'it's off', 'dropped out of the choir'      the speaker, or of whom the part before spoke
 
 What is said of somebody else ends and changes only facts that name them, and what is said of an unknown one ends
-nothing. This is decided here, once for each sentence, before anything that is known is compared with it.
+nothing. A subject that is not recognised is taken as the speaker. This is decided here, once for each sentence, before
+anything that is known is compared with it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hippocampus.text import words
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Somebody by the words that name them: 'tom', 'sister'; the speaker, or an unknown one, has none."""
+    """Somebody by the words that name them, as 'tom' or 'sister'. The speaker and an unknown one have none."""
 
     names: frozenset[str] = frozenset()
     is_speaker: bool = True
@@ -58,7 +59,10 @@ class Part:
 
 
 class Reader:
-    """Tells whose the parts of one turn's sentences are; a part without a subject goes on about the one before."""
+    """Tells whose the parts of one turn's sentences are.
+
+    A part without a subject goes on about the part before: in English of the same sentence, in Chinese of the turn.
+    """
 
     def __init__(self, relatives: People) -> None:
         self._relatives = relatives
@@ -70,6 +74,8 @@ class Reader:
         text = sentence.text.replace("’", "'")
         if corrections.puts_right(text, chinese=sentence.is_cjk):
             return [Part(text, IT)]
+        if not sentence.is_cjk:
+            self._goes_on = IT
         found = [(0, self._goes_on)]
         for start, owner in (self._chinese if sentence.is_cjk else self._english)(text):
             begun = found[-1][0]
@@ -114,6 +120,8 @@ class Reader:
             return SPEAKER
         if kind == "it":
             return self._goes_on if begins else None
+        if kind == "thing":
+            return IT if begins else None
         if kind == "he":
             return self._meant()
         if kind == "they":
@@ -126,12 +134,19 @@ class Reader:
         if kind == "some":
             return UNKNOWN if begins and acts else None
         if kind == "person":
-            names = match["person"].removesuffix("s").split()
-            return self._somebody(*names) if begins or acts else None
+            if not (begins or acts):
+                return None
+            kin, *called = match["person"].split()
+            kin = kin if kin.endswith("ss") else kin.removesuffix("s")
+            if _arranges(match.string, match.end(), kin):
+                return IT
+            return self._somebody(kin, *called)
         names = [each for each in match["name"].split("'")[0].split() if each.lower() not in _NO_NAMES]
         if not acts or not names or (not begins and _LINKS_EN.search(before)):
             return None
-        if not possessed and _BEFALLS_EN.match(match.string, match.end()):
+        if not possessed and (
+            _BEFALLS_EN.match(match.string, match.end()) or _arranges(match.string, match.end(), match["name"][:2])
+        ):
             return IT
         return self._somebody(*names)
 
@@ -142,7 +157,9 @@ class Reader:
             while start < piece.end():
                 owner, end = self._of_piece(text, start, piece.end())
                 yield start, owner
-                self._goes_on = IT if owner.is_speaker else owner
+                self._goes_on = IT if owner.is_speaker or owner is UNKNOWN or owner.names & _SERVING_ZH else owner
+                if owner.names & _SERVING_ZH:
+                    self._other = None
                 report = None if owner.is_speaker else _REPORTS_ZH.search(text, end, piece.end())
                 if report is None:
                     break
@@ -158,6 +175,8 @@ class Reader:
         if match := _PERSON_ZH.match(text, start, end):
             if match.end() == end:
                 return IT, end  # spoken to
+            if _serves_zh(match) and _ARRANGES_ZH.match(text, match.end(), end):
+                return IT, match.end()
             return self._somebody(*filter(None, match.groups())), match.end()
         if name := self._relatives.named_at(text[start:end]):
             return self._somebody(name), start + len(name)
@@ -184,12 +203,14 @@ _NAME = r"(?:(?:Dr|Mr|Mrs|Ms|Miss|Prof)\.? )?[A-Z][a-z]+(?: [A-Z][a-z]+)?"
 _SOMEBODY = rf"(?:[Mm]y (?:[a-z-]+ )?{_PERSON}(?: [A-Z][a-z]+)?|{_NAME})"
 #: What may be the subject of a clause.
 _SUBJECT_EN = re.compile(
-    rf"\b(?:(?P<speaker>(?:{_SOMEBODY}|[a-z]+) (?:and|&) (?:I|me)\b|[Mm]e and {_SOMEBODY}|I\b|[Ww]e\b)"
+    rf"\b(?:(?P<speaker>(?:{_SOMEBODY}|[a-z]+) (?:and|&) (?:[Ii]|me)\b|[Mm]e and {_SOMEBODY}"
+    r"|(?:[Ii]|[Ii]m|[Ii]ve|[Ww]e)\b(?!\.\w))"
     r"|(?P<he>[Hh]e|[Ss]he)\b|(?P<they>[Tt]hey)\b|(?P<it>[Ii]t|[Tt]hat|[Tt]his)(?='s| is| was| has| got)"
     r"|(?P<some>(?i:some(?:one|body)|every(?:one|body)|no ?body|no one|people))\b"
     rf"|(?:[Mm]y|[Oo]ur|[Aa]n?|[Aa]nother|[Tt]he|[Hh]is|[Hh]er|[Tt]heir|[Oo]ne of (?:my|our|the)) (?:[a-z-]+ ){{0,2}}?"
     rf"(?P<person>{_PERSON}(?: [A-Z][a-z]+)?)\b(?:'s(?! (?:appointment|surgery|office)) [a-z]+)?"
-    rf"|(?P<name>{_NAME}(?:'s [a-z]+)?|^[a-z]{{3,}})\b)"
+    rf"|(?P<name>{_NAME}(?:'s [a-z]+)?|^[a-z]{{3,}})\b"
+    r"|(?P<thing>(?:[Tt]he|[Mm]y|[Oo]ur)(?: [A-Za-z-]+){1,4}?)(?= (?:is|was|has|got|moved|isn't)\b))"
 )
 #: A clause begins after it.
 _BEGINS_EN = re.compile(
@@ -210,6 +231,14 @@ _BEFALLS_EN = re.compile(
     r"(?: never| didn't| won't| isn't)? (?:happen|fell through|came off|went ahead)"
     r"|(?:'s| is| was| has| got)(?: been| now| just)? (?:off\b|cancel|postpon|reschedul|call(?:ed)? off|push|delay)"
 )
+#: What somebody does to what is the speaker's: 'Tom moved our flight'; 'the trip' if they act for the speaker.
+_ARRANGES_EN = re.compile(
+    r"(?: has|'s| have)?(?: just| already| now)? (?:moved|cancell?ed|postponed|rescheduled|delayed|pushed(?: back)?"
+    r"|called off|brought forward|shifted|changed) "
+    r"(?:(?P<own>(?:my|our)\b|the (?:[a-z]+ )?(?:meeting|flight|call|appointment|class|lesson|interview)\b)"
+    r"|(?:the|it)\b)"
+)
+_SERVING_EN = frozenset(words.listed("boss landlord landlady teacher coach client customer team fiancé fiancée Dr"))
 _FINITE_EN = frozenset(
     words.listed(
         f"""{clauses.IRREGULAR.replace("|", " ")} is was are were has have had will would can could may might must
@@ -232,7 +261,8 @@ _NO_NAMES = (
             sunday january february march april june july august september october november december sadly
             luckily unfortunately apparently eventually officially suddenly since after before and but so or as
             if because though although while that this it these those you your i we turns almost nearly only
-            always maybe yes no ok okay well oh ye ya dr mr mrs ms miss prof one"""
+            always maybe yes no ok okay well oh ye ya btw fyi lol ugh hey hi anyway anyways basically honestly
+            regretfully happily reluctantly guess update dr mr mrs ms miss prof one"""
         )
     )
 )
@@ -257,6 +287,12 @@ def _acts(text: str, end: int, *, begins: bool) -> bool:
     return False
 
 
+def _arranges(text: str, end: int, who: str) -> bool:
+    """Return whether somebody moves or cancels what is the speaker's."""
+    match = _ARRANGES_EN.match(text, end)
+    return match is not None and (match["own"] is not None or who in _SERVING_EN)
+
+
 def _is_finite(word: str) -> bool:
     return word in _FINITE_EN or (word.endswith("ed") and len(word) > _ED_MIN) or word.endswith("n't")
 
@@ -270,8 +306,9 @@ _KIN = (
     "|同学|同桌|邻居|老板|领导|老师|医生|客户|[组店队班]长|上司|前任|前[夫妻]|房东|队友|徒弟|师傅"
 )
 _NAMES = (
+    # Surnames that are no other word at the start of a name (not 白, 高, 方, 万, 安, 周, 马, 孙, 黄, 何, 林).
     f"(?:{clauses.NAME_ZH}|[\u4e00-\u9fff]阿姨"
-    "|[王李张刘陈杨赵吴徐朱郭罗梁宋郑谢韩唐冯董萧曹袁邓傅沈彭吕苏卢蒋蔡贾丁魏薛叶阎潘杜戴姜范姚谭廖邹陆郝崔邱秦侯邵孟钱汤尹黎乔贺赖龚]"
+    "|[王李张刘陈杨赵吴徐朱郭罗梁宋郑谢韩唐冯董萧曹袁邓傅沈彭吕苏卢蒋蔡贾丁魏薛叶阎潘杜戴姜范姚谭廖邹陆郝崔邱秦侯邵孟尹黎乔贺赖龚]"
     "[\u4e00-\u9fff]{1,2}?|[A-Z][a-z]+)"
 )
 _VERB_ZH = (
@@ -281,15 +318,24 @@ _VERB_ZH = (
 _OPENING_ZH = re.compile(f"(?:听说?|据|但是?|不过|而且|所以|因为|然后|结果|{clauses.TIME_ZH}){{0,3}}")
 _PERSON_ZH = re.compile(
     "(?:(?:我|咱|俺)们?)?(?:公司|部门|单位|班上?|组|宿舍|学校|团队|楼下|隔壁|小区|村)?(?:里|的|家|有)?(?:[一两几那这另]?[一]?[个位名])?"
-    f"(?:大|小|二|老)?(?:(?P<kin>{_KIN})(?:的)?(?P<called>{_NAMES}{_VERB_ZH})?|(?P<name>{_NAMES}){_VERB_ZH})"
+    f"(?:(?:大|小|二|老)?(?P<kin>{_KIN})(?:的)?(?P<called>{_NAMES}{_VERB_ZH})?|(?P<name>{_NAMES}){_VERB_ZH})"
 )
+#: They act for the speaker: what they move is the speaker's, and 'he' is somebody else.
+_SERVING_ZH = frozenset(("老板", "领导", "上司", "老师", "医生", "客户", "房东"))
+_ARRANGES_ZH = re.compile("(?:有事|临时)?(?:已经|又)?(?:把|改到|推迟|推到|提前|取消|不?[让许准给]我)(?!他|她|自己)")
 _TOGETHER_ZH = re.compile(f"(?:我?(?:{_KIN})|{_NAMES})[和跟与]我们?(?!说|讲|聊|提|借|要|抱怨)")
 _SPEAKER_ZH = re.compile("我|咱|俺|本人")
 _HE_ZH = re.compile("[他她]们?(?!的?老家)")
 _SOME_ZH = re.compile("有人|大家|人家|别人|谁")
-_REPORTS_ZH = re.compile("(?:跟|对|和|告诉|通知)我们?(?:说|讲)?|说|让我|叫我|建议")
+_REPORTS_ZH = re.compile("(?:跟|对|和|告诉|通知)我们?(?:说|讲)?|说|(?<![不没])[让叫]我|建议|[后时候](?=我)")
 #: Goes on about whom the piece before spoke of.
-_PREDICATE_ZH = re.compile(f"{clauses.SUBJECTLESS_ZH.pattern}|改|推|挪|取消|退|卖|停|放弃|提前|延|丢|被|把|没")
+_PREDICATE_ZH = re.compile(
+    f"(?!会议)(?:{clauses.SUBJECTLESS_ZH.pattern}|改|推|挪|取消|退|卖|停|放弃|提前|延|丢|被|把|没)"
+)
+
+
+def _serves_zh(person: re.Match[str]) -> bool:
+    return person["kin"] in _SERVING_ZH or (person["name"] or "").endswith(("总", "经理", "主任", "医生", "老师"))
 
 
 def named_in(fact: str) -> str:
@@ -306,7 +352,8 @@ _FACT_OF_EN = re.compile(
 
 
 _OF_ANOTHER = re.compile(r"\b(?:he|she|they|his|her|their|him|them|it)(?:'s|'ve|'re|'ll)?\b|[他她它]", re.IGNORECASE)
-_NAMED_EN = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
+#: A name within a sentence.
+NAMED_EN = re.compile(r"(?<=[a-z] )[A-Z][a-z]+")
 _KIN_ZH = re.compile(patterns_zh.KIN)
 
 
@@ -314,7 +361,7 @@ def _is_mentioned(held: Held, said: str) -> bool:
     """Return whether a text in lower case names the relative or the animal of a fact."""
     who = held.key.split("family:", 1)[-1].partition(":")[0].replace("_", " ")
     kin = [word for word, english in patterns_zh.KIN_ENGLISH.items() if english.replace("_", " ") == who]
-    named = [name.lower() for name in _NAMED_EN.findall(held.text)]
+    named = [name.lower() for name in NAMED_EN.findall(held.text)]
     kin += _KIN_ZH.findall(held.text)
     return any(word and word in said for word in (who, *kin, *named))
 
