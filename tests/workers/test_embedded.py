@@ -19,6 +19,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
 from workers.embedded import binaries
 from workers.embedded.binaries import EmbeddedServerError
+from workers.embedded.postmaster import Postmaster
 from workers.embedded.server import EmbeddedServer
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root switches to a system user")
@@ -172,6 +173,19 @@ def test_a_recycled_pid_does_not_block_the_start(made_home: Path, embedded: Embe
     finally:
         stranger.kill()
         stranger.wait()
+
+
+def test_a_process_is_the_server_from_its_first_moment_until_it_has_ended(home: Path) -> None:
+    """Also while it begins its program, and not as a zombie."""
+    postmaster = Postmaster(home / "postgres-18", home / "log")
+    waiting = ["sh", "-c", "read line", "sh", str(home / "postgres-18")]
+    for _ in range(20):
+        with subprocess.Popen(waiting, stdin=subprocess.PIPE) as process:
+            assert postmaster.is_alive(process.pid)
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            assert not postmaster.is_alive(process.pid)
+    assert not postmaster.is_alive(process.pid)
 
 
 def test_the_port_is_kept_and_changed_when_taken(embedded: EmbeddedServer) -> None:

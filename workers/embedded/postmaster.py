@@ -18,6 +18,11 @@ from workers.embedded.binaries import SERVER_ENVIRONMENT, EmbeddedServerError, S
 
 POLL_SECONDS = 0.02
 SLOW_START_SECONDS = 10.0
+#: How long a process has no arguments at most while it begins a program, on a busy machine too.
+_EXEC_SECONDS_MAX = 1.0
+_EXEC_POLL_SECONDS = 0.001
+#: The states of a process that has ended; none of one that is gone.
+_ENDED: tuple[list[bytes], ...] = ([], [b"Z"], [b"X"])
 
 _log = structlog.get_logger(__name__)
 
@@ -118,12 +123,13 @@ class Postmaster:
             return False  # Another user's process: never the server that we started.
         if not Path("/proc/self").exists():
             return True
-        try:
-            # Readable for every user, in a container too; empty for a zombie, where no process reaps it.
-            arguments = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            return False
-        return os.fsencode(self._data) in arguments
+        # Empty for a moment where a process begins a program, for a zombie, and for what the kernel runs.
+        began = time.monotonic()
+        while not (arguments := _read(pid, "cmdline")) and time.monotonic() - began < _EXEC_SECONDS_MAX:
+            if _read(pid, "stat").rpartition(b")")[2].split()[:1] in _ENDED:
+                return False
+            time.sleep(_EXEC_POLL_SECONDS)
+        return os.fsencode(self._data) in arguments.split(b"\0")
 
     def last_log_line(self) -> str:
         """Return the last line of the log that names a fatal error, or else the last line."""
@@ -151,3 +157,11 @@ class Postmaster:
                     os.kill(pid, number)
                 time.sleep(POLL_SECONDS)
         raise EmbeddedServerError(f"The embedded PostgreSQL (process {pid}) does not end; see {self._log_path}.")
+
+
+def _read(pid: int, name: str) -> bytes:
+    """Return what `/proc` tells of a process, to every user and in a container too; nothing of one that is gone."""
+    try:
+        return (Path("/proc") / str(pid) / name).read_bytes()
+    except OSError:
+        return b""
