@@ -167,14 +167,14 @@ def test_no_text_makes_owners_slow(piece: str) -> None:
     """The time to tell owners, and to compare a text with what is known, grows as the text does."""
     text = piece * (20_000 // len(piece))
     sentence = Sentence(text=text, turn=conversation(("user", text)).turns[0], position=0, is_question=False)
-    assert cpu_seconds(lambda: owners.Reader(people.People()).parts(sentence)) < 1
-    assert cpu_seconds(lambda: local_facts.of_slice(conversation(("user", CHOIR), ("user", text)))) < 1
+    assert cpu_seconds(lambda: owners.Reader(people.People()).parts(sentence)) < 5
+    assert cpu_seconds(lambda: local_facts.of_slice(conversation(("user", CHOIR), ("user", text)))) < 5
 
 
 @pytest.mark.parametrize("said", ["I quit the choir. ", "我退出了合唱团。"])
 def test_what_is_ended_again_and_again_takes_no_longer_each_time(said: str) -> None:
     sung = "我参加了合唱团。" if said.startswith("我") else CHOIR
-    assert cpu_seconds(lambda: local_facts.of_slice(conversation(("user", sung), ("user", said * 60)))) < 1
+    assert cpu_seconds(lambda: local_facts.of_slice(conversation(("user", sung), ("user", said * 60)))) < 5
 
 
 def test_what_somebody_forbids_is_not_kept_as_what_the_speaker_does() -> None:
