@@ -9,7 +9,6 @@ wakes are the role's own histograms: a quantile is the bound of the bucket that 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.idle import Clock, clock_of
 from benchmarks.server import fresh_pool, row
@@ -105,12 +105,12 @@ async def ticks(pool: asyncpg.Pool) -> int:
 
 def main() -> None:
     """Read the arguments and measure."""
-    parser = argparse.ArgumentParser(prog="benchmarks.autonomic", description=__doc__.splitlines()[0])
+    parser = options.parser()
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to measure")
     parser.add_argument("--settle", type=float, default=60.0, help="how long to wait before")
     parser.add_argument("--wakes", type=int, default=60, help="how many wakes to measure")
-    options = parser.parse_args()
-    asyncio.run(measure(options.seconds, options.settle, options.wakes))
+    given = parser.parse_args()
+    asyncio.run(measure(given.seconds, given.settle, given.wakes))
 
 
 if __name__ == "__main__":

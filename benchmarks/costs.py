@@ -7,7 +7,6 @@ python -m benchmarks.costs [--events 1000]
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 from collections.abc import Sequence
 from random import Random
@@ -15,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.consolidation import DirectClaim, InstantGenerator
 from benchmarks.figures import figure
 from benchmarks.server import fresh_pool, row
@@ -106,7 +106,7 @@ async def measure(pool: asyncpg.Pool, name: str, events: int, *, at_once: bool) 
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("--events", type=int, default=1000)
     arguments = parser.parse_args()
     async with fresh_pool(2) as (pool, _):

@@ -10,7 +10,6 @@ dentist. The peer is plain BM25 over the notes' own terms: words, in Chinese pai
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import options
 from benchmarks.server import fresh_server
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.search import MemorySearch, SearchFilter
@@ -179,7 +179,7 @@ def _asked(books: Sequence[Notebook], *, people: bool) -> Iterator[tuple[int, st
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("--vectors", choices=("local", "none"), default="local")
     arguments = parser.parse_args()
     embedder = LocalEmbedder() if arguments.vectors == "local" else None

@@ -41,7 +41,6 @@ Exits with 1 if one of those two sets was measured and misses a must.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -54,6 +53,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchmarks import options
 from benchmarks.consolidation import DirectClaim
 from benchmarks.server import fresh_server
 from hippocampus import jobs
@@ -382,7 +382,7 @@ def show(conversation: Conversation, scored: Score, shown: Sequence[str]) -> Non
 
 
 async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("--set", choices=(*SETS, "unread", "development"), default="first", dest="name")
     parser.add_argument("--provider", default="local", help="as HIPPO_PROVIDER; a key comes from its own variable")
     parser.add_argument("--show", default="", help=f"what to print one by one, of {','.join(SHOWN)}")

@@ -8,7 +8,6 @@ processes' clocks (/proc/PID/stat) at both ends of the time. Processes that ende
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -22,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import fresh_folder, row
 from workers.cli import interrupts
@@ -131,18 +131,18 @@ def measure(home: str, seconds: float) -> dict[int, Clock]:
 
 def main() -> None:
     """Print a line for each process and the sum."""
-    parser = argparse.ArgumentParser(prog="benchmarks.idle", description=__doc__.splitlines()[0])
+    parser = options.parser()
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to measure")
     parser.add_argument("--settle", type=float, default=45.0, help="how long to wait before")
-    options = parser.parse_args()
+    given = parser.parse_args()
     with installation() as home:
-        time.sleep(options.settle)
-        used = measure(home, options.seconds)
+        time.sleep(given.settle)
+        used = measure(home, given.seconds)
     row("process", "% of a core", "wakes/s")
     for clock in sorted(used.values(), key=lambda each: -each.seconds):
-        row(clock.name, f"{100 * clock.seconds / options.seconds:.3f}", f"{clock.wakes / options.seconds:.1f}")
-    share = sum(clock.seconds for clock in used.values()) / options.seconds
-    wakes = sum(clock.wakes for clock in used.values()) / options.seconds
+        row(clock.name, f"{100 * clock.seconds / given.seconds:.3f}", f"{clock.wakes / given.seconds:.1f}")
+    share = sum(clock.seconds for clock in used.values()) / given.seconds
+    wakes = sum(clock.wakes for clock in used.values()) / given.seconds
     row("together", f"{100 * share:.3f}", f"{wakes:.1f}")
     figure("idle_share", 100 * share)
 

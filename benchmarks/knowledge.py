@@ -12,7 +12,6 @@ trec_eval, and `--published` is the figure of BM25 that the set's paper states. 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import math
@@ -26,6 +25,7 @@ from statistics import median
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.search import Corpus, line, timed
 from benchmarks.server import fresh_server, percentile, row
@@ -215,7 +215,7 @@ def ndcg(found: Sequence[str], grades: Mapping[str, int]) -> float:
 
 
 async def main() -> bool:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options.parser()
     parser.add_argument("--chunks", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--cranfield", type=Path)

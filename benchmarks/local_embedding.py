@@ -9,7 +9,6 @@ search as a whole.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import re
@@ -20,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import options
 from hippocampus.providers.local import embedding
 from hippocampus.text import words
 
@@ -111,7 +111,7 @@ def measure(path: Path) -> dict[str, dict[int, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("path", type=Path)
     arguments = parser.parse_args()
     for way, by_category in measure(arguments.path).items():

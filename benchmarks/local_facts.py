@@ -9,7 +9,6 @@ itself?
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections import Counter
@@ -18,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks import options
 from hippocampus.providers.local import facts
 from hippocampus.records import ConversationSlice, ExtractedFact, Turn
 
@@ -49,7 +49,7 @@ def slices(conversation: dict[str, Any]) -> Iterator[ConversationSlice]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("path", type=Path)
     parser.add_argument("--sample", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

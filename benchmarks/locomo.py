@@ -14,7 +14,6 @@ summary does not count.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -24,6 +23,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks import options
 from benchmarks.consolidation import DirectClaim
 from benchmarks.figures import figure
 from benchmarks.server import fresh_server
@@ -276,7 +276,7 @@ def embedder_of(provider: str, path: Path, vectors: Path | None) -> Embedder | N
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("path", type=Path)
     parser.add_argument("--provider", choices=("bm25", "local", "minilm"), default="local")
     parser.add_argument("--vectors", type=Path, help="for minilm: the file of vectors")

@@ -7,12 +7,12 @@ building it takes longer than everything else, and a DELETE does not touch it.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
 
 import asyncpg
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from hippocampus.retention_manager import BATCH_ROWS, REST_FACTOR, MemoryRetentionManager
@@ -123,18 +123,18 @@ async def measure_decay(pool: asyncpg.Pool, rows: int) -> None:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options.parser()
     parser.add_argument("--rows", type=int, default=100_000, help="weak memories to clean up")
     parser.add_argument("--decay-rows", type=int, default=1_000_000, help="memories that grow old")
     parser.add_argument("--per-second", type=int, default=100, help="appends per second meanwhile")
     parser.add_argument("--batch-rows", type=int, default=BATCH_ROWS)
     parser.add_argument("--rest-factor", type=float, default=REST_FACTOR)
-    options = parser.parse_args()
+    given = parser.parse_args()
     async with fresh_pool(12) as (pool, _):
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
-        await measure_cleanup(pool, options.rows, options.per_second, options.batch_rows, options.rest_factor)
-        if options.decay_rows:
-            await measure_decay(pool, options.decay_rows)
+        await measure_cleanup(pool, given.rows, given.per_second, given.batch_rows, given.rest_factor)
+        if given.decay_rows:
+            await measure_decay(pool, given.decay_rows)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import fresh_server, percentile
 from hippocampus.consolidation.vector_copies import update_vector_indexes
@@ -267,7 +268,7 @@ async def measure_context(pool: database.Pool, queries: list[Query]) -> None:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument(

@@ -5,7 +5,6 @@ python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--onl
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
@@ -22,6 +21,7 @@ from pathlib import Path
 import asyncpg
 import httpx
 
+from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
 from pulse.events import Event
@@ -415,7 +415,7 @@ async def main(idle: int, seconds: float, sockets: int, only: str | None) -> Non
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = options.parser()
     parser.add_argument("--idle", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--sockets", type=int, default=300)

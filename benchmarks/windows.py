@@ -10,7 +10,6 @@ turn counts as found if its text stands in the window word for word. No language
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import re
@@ -21,6 +20,7 @@ from pathlib import Path
 from statistics import mean
 from uuid import uuid4
 
+from benchmarks import options
 from benchmarks.consolidation import DirectClaim
 from benchmarks.figures import figure
 from benchmarks.locomo import APP, ingest, questions, turn_text
@@ -152,7 +152,7 @@ def _plain(text: str) -> str:
 
 
 async def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options.parser()
     parser.add_argument("path", type=Path)
     parser.add_argument("--dsn", help="a database that holds the file already")
     arguments = parser.parse_args()
