@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import roles
+from tests.support.cli_process import is_alive
 from tests.support.paths import ROOT
 from tests.support.stalling_proxy import StallingProxy, stalling_proxy
 from workers.embedded import keeper
@@ -157,20 +158,12 @@ def _restart(server: EmbeddedServer) -> None:
     pid = server.pid
     os.kill(pid, signal.SIGQUIT)
     deadline = time.monotonic() + DEATH_SECONDS_MAX
-    while _is_there(pid):
+    while is_alive(pid):
         if time.monotonic() > deadline:
             raise TimeoutError(f"PostgreSQL did not stop within {DEATH_SECONDS_MAX:g} s of SIGQUIT")
         time.sleep(0.01)
     server.stop()  # The keeper holds the server too: this only releases the dead one.
     server.start()
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        # A zombie's is empty.
-        return bool((Path("/proc") / str(pid) / "cmdline").read_bytes())
-    except OSError:
-        return False
 
 
 def _free_port() -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import asyncpg
 import httpx
 import pytest
 
-from tests.support.stalling_proxy import stalling_proxy
+from tests.support.stalling_proxy import StallingProxy, stalling_proxy
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import WriterProcess, say
 from workers.embedded.server import EmbeddedServer
@@ -43,43 +45,36 @@ async def test_appends_go_on_once_it_answers_and_none_is_stored_twice(
             acknowledged.append(event["id"])
             number += 1
 
-    async with stalling_proxy(_over_tcp(server, dsn)) as network:
-        process = WriterProcess(network.dsn, tmp_path / "log")
-        # In a thread: the proxy needs this loop.
-        await asyncio.to_thread(process.__enter__)
-        try:
-            limits = httpx.Limits(max_connections=None)
-            async with httpx.AsyncClient(base_url=process.url, limits=limits) as client, asyncio.TaskGroup() as group:
-                names = [f"s{number}" for number in range(WRITERS)]
-                for name in names:
-                    (await client.post(path, json={"session_id": name}, timeout=WAIT_SECONDS)).raise_for_status()
-                    group.create_task(write(client, name))
-                await until(lambda: len(acknowledged) > 2 * WRITERS)
-                network.stall()
+    async with _behind_a_proxy(server, dsn, tmp_path / "log") as (network, writer):
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=writer.url, limits=limits) as client, asyncio.TaskGroup() as group:
+            names = [f"s{number}" for number in range(WRITERS)]
+            for name in names:
+                (await client.post(path, json={"session_id": name}, timeout=WAIT_SECONDS)).raise_for_status()
+                group.create_task(write(client, name))
+            await until(lambda: len(acknowledged) > 2 * WRITERS)
+            network.stall()
 
-                async def is_known() -> bool:
-                    # At first the outcome may still be that of a check from before.
-                    return (await client.get("/health", timeout=WAIT_SECONDS)).status_code == 503
+            async def is_known() -> bool:
+                # At first the outcome may still be that of a check from before.
+                return (await client.get("/health", timeout=WAIT_SECONDS)).status_code == 503
 
-                await until(is_known)
-                health = await client.get("/health", timeout=WAIT_SECONDS)
-                assert (health.status_code, health.json()["database"]) == (503, "unreachable")
-                before = len(acknowledged)
-                await asyncio.sleep(3)  # how long it is stuck, beyond what clients wait
-                assert len(acknowledged) - before <= WRITERS, "only what was on its way arrives"
-                network.flow()
-                before = len(acknowledged)
-                await until(lambda: len(acknowledged) > before + 2 * WRITERS)
-                stopping.set()
-
-            async def is_well() -> bool:
-                async with httpx.AsyncClient(base_url=process.url) as other:
-                    return (await other.get("/health", timeout=WAIT_SECONDS)).status_code == 200
-
-            await until(is_well)
-        finally:
+            await until(is_known)
+            health = await client.get("/health", timeout=WAIT_SECONDS)
+            assert (health.status_code, health.json()["database"]) == (503, "unreachable")
+            before = len(acknowledged)
+            await asyncio.sleep(3)  # how long it is stuck, beyond what clients wait
+            assert len(acknowledged) - before <= WRITERS, "only what was on its way arrives"
             network.flow()
-            await asyncio.to_thread(process.stop)
+            before = len(acknowledged)
+            await until(lambda: len(acknowledged) > before + 2 * WRITERS)
+            stopping.set()
+
+        async def is_well() -> bool:
+            async with httpx.AsyncClient(base_url=writer.url) as other:
+                return (await other.get("/health", timeout=WAIT_SECONDS)).status_code == 200
+
+        await until(is_well)
     stored = [row["id"] for row in await pool.fetch("SELECT id FROM events")]
     assert len(stored) == len(set(stored))
     assert set(acknowledged) <= set(stored)
@@ -111,26 +106,33 @@ async def test_a_writer_ends_though_it_does_not_answer(server: EmbeddedServer, d
                 async for _ in stream.aiter_lines():
                     pass
 
-    async with stalling_proxy(_over_tcp(server, dsn)) as network:
-        writer = WriterProcess(network.dsn, tmp_path / "log")
-        await asyncio.to_thread(writer.__enter__)
-        try:
-            limits = httpx.Limits(max_connections=None)
-            async with httpx.AsyncClient(base_url=writer.url, limits=limits) as client, asyncio.TaskGroup() as group:
-                for number in range(WRITERS):
-                    name = f"s{number}"
-                    (await client.post(path, json={"session_id": name}, timeout=WAIT_SECONDS)).raise_for_status()
-                    group.create_task(write(client, name))
-                group.create_task(follow(client, "s0"))
-                await until(lambda: len(acknowledged) > 2 * WRITERS)
-                network.stall()
-                assert await asyncio.to_thread(writer.stop) == 0
-        finally:
-            network.flow()
-            await asyncio.to_thread(writer.stop)
+    async with _behind_a_proxy(server, dsn, tmp_path / "log") as (network, writer):
+        limits = httpx.Limits(max_connections=None)
+        async with httpx.AsyncClient(base_url=writer.url, limits=limits) as client, asyncio.TaskGroup() as group:
+            for number in range(WRITERS):
+                name = f"s{number}"
+                (await client.post(path, json={"session_id": name}, timeout=WAIT_SECONDS)).raise_for_status()
+                group.create_task(write(client, name))
+            group.create_task(follow(client, "s0"))
+            await until(lambda: len(acknowledged) > 2 * WRITERS)
+            network.stall()
+            assert await asyncio.to_thread(writer.stop) == 0
     assert "/problems/timed-out" in refused
     assert [line["event"] for line in writer.log()][-1] == "writer_stopped"
 
 
-def _over_tcp(server: EmbeddedServer, dsn: str) -> str:
-    return server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
+@asynccontextmanager
+async def _behind_a_proxy(
+    server: EmbeddedServer, dsn: str, log: Path
+) -> AsyncIterator[tuple[StallingProxy, WriterProcess]]:
+    """A writer that reaches its database by a network that can be stalled; at the end it flows again."""
+    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
+    async with stalling_proxy(over_tcp) as network:
+        writer = WriterProcess(network.dsn, log)
+        # In a thread: the proxy needs this loop.
+        await asyncio.to_thread(writer.__enter__)
+        try:
+            yield network, writer
+        finally:
+            network.flow()
+            await asyncio.to_thread(writer.stop)

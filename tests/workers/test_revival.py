@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from tests.conftest import FAST_SETTINGS, copied
+from tests.support.cli_process import is_alive
 from tests.support.waiting import until
 from workers.embedded import revival
 from workers.embedded.server import EmbeddedServer
@@ -31,13 +32,6 @@ def kept_home(made: Path, home_root: Path) -> Path:
 
 def server_pid(home: Path) -> int:
     return int((home / "postgres-18" / "postmaster.pid").read_text().split()[0])
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return bool((Path("/proc") / str(pid) / "cmdline").read_bytes())
-    except OSError:
-        return False
 
 
 async def kill(home: Path) -> None:
