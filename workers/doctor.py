@@ -126,7 +126,7 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
         if schema.verdict == "ok":
             async for finding in _of_the_work(connection, config):
                 yield finding
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except database.FAULTS as error:
         yield Finding(
             check="connection",
             verdict="problem",

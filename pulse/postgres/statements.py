@@ -55,6 +55,10 @@ Observer = Callable[[str, float, bool], None]
 
 Result = TypeVar("Result")
 
+#: What a statement may raise because of the database or the network. The last, raised when the connection drops between
+#: two messages of the protocol, is not a subclass of the driver's other errors.
+FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)$", re.MULTILINE)
 _PROGRAM_LIMIT_EXCEEDED = "54000"
 #: Numeric value out of range, character not in repertoire, untranslatable character.
