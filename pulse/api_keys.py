@@ -175,7 +175,7 @@ def _check(
     if not roles or not set(roles) <= set(ROLES):
         raise InvalidInputError(f"a key needs at least one of the roles {', '.join(ROLES)}")
     if lifetime is not None and not timedelta(0) < lifetime <= LIFETIME_MAX:
-        raise InvalidInputError(f"a key's lifetime is up to {LIFETIME_MAX.days} days, not {lifetime}")
+        raise InvalidInputError(f"a key's lifetime must be at most {LIFETIME_MAX.days} days, not {lifetime}")
 
 
 def _read(row: dict[str, object]) -> ApiKey:

@@ -151,5 +151,5 @@ def _stored(row: asyncpg.Record) -> StoredArtifact:
 def _check_name(what: str, value: str, limit: int) -> None:
     if not 1 <= len(value) <= limit or clean_text(value) != value:
         raise InvalidInputError(
-            f"{what} is 1 to {limit} characters without U+0000 and lone surrogates, not {value[:40]!r}"
+            f"{what} must have 1 to {limit} characters without U+0000 and lone surrogates, not {value[:40]!r}"
         )

@@ -329,7 +329,7 @@ def check_names(app_name: str, user_id: str, session_id: str) -> None:
         ("session_id", session_id, ID_LENGTH_MAX),
     ):
         if not 1 <= len(value) <= limit or "\0" in value:
-            raise InvalidInputError(f"{what} is 1 to {limit} characters without U+0000, not {value[:40]!r}")
+            raise InvalidInputError(f"{what} must have 1 to {limit} characters without U+0000, not {value[:40]!r}")
         if not value.strip():
             raise InvalidInputError(f"{what} is blank: {value[:40]!r}")
     if app_name == EVERY_APP:

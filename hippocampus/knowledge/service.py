@@ -534,7 +534,7 @@ def _several(what: str, values: Collection[str]) -> list[str]:
     if isinstance(values, str):
         raise InvalidInputError(f"{what} are a list of texts, not one text")
     if not values or len(values) > LIST_LENGTH_MAX:
-        raise InvalidInputError(f"{what} are 1 to {LIST_LENGTH_MAX:,} texts, not {len(values):,}")
+        raise InvalidInputError(f"{what} must be from 1 to {LIST_LENGTH_MAX:,} texts, not {len(values):,}")
     return list(values)
 
 

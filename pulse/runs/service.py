@@ -102,7 +102,9 @@ class RunService:
             EventTooLargeError, StateTooLargeError: as `OpenSessionService.append`.
         """
         if not 1 <= len(run_id) <= ID_LENGTH_MAX or "\0" in run_id:
-            raise InvalidInputError(f"run_id is 1 to {ID_LENGTH_MAX} characters without U+0000, not {run_id[:40]!r}")
+            raise InvalidInputError(
+                f"run_id must have 1 to {ID_LENGTH_MAX} characters without U+0000, not {run_id[:40]!r}"
+            )
         key = SessionKey(app_name, user_id, session_id.strip())
         first = message or run_events.system_event(event_types.RUN_STARTED, {})
         events = [replace(first, invocation_id=run_id)]
@@ -323,7 +325,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 def _checked(lease_seconds: float | None) -> float | None:
     if lease_seconds is not None and not 1 <= lease_seconds <= 3600:
-        raise InvalidInputError(f"a lease is 1 to 3600 seconds, not {lease_seconds}")
+        raise InvalidInputError(f"a lease must be from 1 to 3600 seconds, not {lease_seconds}")
     return lease_seconds
 
 

@@ -132,7 +132,7 @@ class StateHistory:
             InvalidInputError: the session has not reached this version; it was deleted and created again.
         """
         if not 0 <= version <= _VERSION_MAX:
-            raise InvalidInputError(f"version is 0 to {_VERSION_MAX}, not {version}")
+            raise InvalidInputError(f"version must be from 0 to {_VERSION_MAX}, not {version}")
         key = SessionKey(app_name, user_id, session_id.strip())
         row = await self._fetchrow("changes_since", key, version, user_version, app_version)
         if row["version"] < version:

@@ -141,7 +141,7 @@ async def test_a_client_librarys_reply_is_a_message(memory: Hippocampus) -> None
         ([OK, "ok"], r"messages\[1\] is a mapping with a role and a content, not str"),
         ([OK, {"role": "user", "content": None, "tool_calls": []}], r"messages\[1\] has no content"),
         ([{**OK, "id": "m1"}, {**OK, "id": "m1"}], "'m1' is given twice"),
-        ([{**OK, "id": ""}], "id is 1 to 512 characters"),
+        ([{**OK, "id": ""}], "id must have 1 to 512 characters"),
         ([{**OK, "id": 7}], r"messages\[0\].id is a text"),
         ([{**OK, "name": "A\0"}], r"messages\[0\].name is a text"),
         ([{**OK, "created_at": "noon"}], r"messages\[0\]: 'noon' is not an ISO 8601 time"),
