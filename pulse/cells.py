@@ -156,7 +156,7 @@ class Cells:
                     continue
                 target = await self.locate(app_name)
             except (*FAULTS, DatabaseUnreachableError) as error:
-                _log.warning("cells_unread", error=type(error).__name__)
+                _log.warning("app_cell_unread", app=app_name, error=type(error).__name__)
                 continue
             except InvalidInputError as error:
                 _log.error("cell_unknown", app=app_name, error=str(error))
