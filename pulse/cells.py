@@ -18,6 +18,7 @@ import asyncpg
 import structlog
 
 from pulse import database
+from pulse.background import in_background
 from pulse.database import FAULTS
 from pulse.errors import DatabaseUnreachableError, InvalidInputError, WrongCellError
 from pulse.postgres.statements import Statements
@@ -138,13 +139,10 @@ class Cells:
         """
         name = await self.locate(app_name)
         pool = await database.create_pool(self.address(name), schema=self.schema)
-        following = asyncio.create_task(self._follow(pool, app_name, name))
         try:
-            yield pool
+            async with in_background(self._follow(pool, app_name, name)):
+                yield pool
         finally:
-            following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await following
             await pool.close()
 
     async def _follow(self, pool: BoundedPool, app_name: str, name: str) -> None:

@@ -274,8 +274,7 @@ async def _recognise(connection: Any, schema: str) -> str | None:
     Raises:
         SchemaError: through a pooler, names are not looked up in `schema`.
     """
-    row = await _STATEMENTS.fetchrow(connection, "begin_session", connection.get_server_pid())
-    assert row is not None  # noqa: S101 - one row without a table
+    row = await _STATEMENTS.fetch_one(connection, "begin_session", connection.get_server_pid())
     connection.vector_types = {name: row[name] for name in _VECTOR_TYPES if row[name] is not None}
     if row["is_direct"]:
         connection.keep_statements()

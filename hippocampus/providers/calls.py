@@ -14,6 +14,7 @@ import tenacity
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
 from hippocampus.records import Usage
+from pulse.background import cancel
 from pulse.tracing import genai
 from pulse.tracing.manager import current_tracing
 
@@ -223,6 +224,4 @@ async def gather_bounded(makers: Sequence[Callable[[], Awaitable[Result]]], *, c
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)

@@ -158,6 +158,16 @@ class Statements:
             return self._redacting(db, name, db.fetchrow, arguments, timeout)
         return self._run(name, db.fetchrow(self._texts[name], *arguments, timeout=timeout))
 
+    def fetch_one(
+        self, db: Session, name: str, *arguments: Any, timeout: float | None = None
+    ) -> Coroutine[Any, Any, asyncpg.Record]:
+        """Return the row of a statement that always has one, such as an aggregate, or a function that may raise."""
+        return _present(name, self.fetchrow(db, name, *arguments, timeout=timeout))
+
+    async def fetch_as(self, kind: Callable[..., Result], db: Session, name: str, *arguments: Any) -> list[Result]:
+        """Return the rows of a statement as objects whose fields are its columns."""
+        return [kind(**row) for row in await self.fetch(db, name, *arguments)]
+
     def fetchval(
         self, db: Session, name: str, *arguments: Any, timeout: float | None = None
     ) -> Coroutine[Any, Any, Any]:
@@ -250,6 +260,12 @@ class Statements:
                 label = self._labels[name]
                 for observer in _observers:
                     observer(label, seconds, succeeded)
+
+
+async def _present(name: str, fetching: Awaitable[asyncpg.Record | None]) -> asyncpg.Record:
+    row = await fetching
+    assert row is not None, f"the statement {name} returned no row"  # noqa: S101
+    return row
 
 
 def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]] = BY_SQLSTATE) -> Exception:

@@ -200,8 +200,7 @@ class StateHistory:
 
         It reads every session of the app: for inspection, not for each request.
         """
-        row = await _STATEMENTS.fetchrow(self._pool, "rebuild_shared_states", app_name, user_id)
-        assert row is not None  # noqa: S101  # it is an aggregate
+        row = await _STATEMENTS.fetch_one(self._pool, "rebuild_shared_states", app_name, user_id)
         return SharedStates(
             user_state=without_deleted(unescape(row["user_state"])),
             user_is_complete=row["user_is_complete"],

@@ -404,7 +404,7 @@ class ToolCatalog:
         options: Mapping[str, Any],
         tools: Sequence[Mapping[str, Any]],
     ) -> SourceChange:
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool,
             "put_tool_source",
             self.app_name,
@@ -416,7 +416,6 @@ class ToolCatalog:
             escape_state(options),
             list(tools),
         )
-        assert row is not None  # noqa: S101 - a function of one row
         return SourceChange(added=tuple(row["added"]), changed=tuple(row["changed"]), gone=tuple(row["gone"]))
 
     async def _download(self, url: str, networks: Sequence[addresses.Network]) -> bytes:

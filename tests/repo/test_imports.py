@@ -116,7 +116,7 @@ def test_named_statements_and_stored_statements_are_the_same(package: str) -> No
     kept = {name for path in folder.rglob("*.sql") for name in re.findall(r"^-- name: (\w+)$", path.read_text(), re.M)}
     source = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     named = set(re.findall(r"(?:QUERIES|queries|STATEMENTS)\[\s*\"(\w+)\"\s*\]", source))
-    named |= set(re.findall(r"STATEMENTS\.(?:fetch|fetchrow|fetchval|execute)\(\s*[^,]+,\s*\"(\w+)\"", source))
+    named |= set(re.findall(r"STATEMENTS\.(?:fetch(?:row|_one|val)?|execute)\(\s*[^,]+,\s*\"(\w+)\"", source))
     assert named <= kept
     assert {name for name in kept if f'"{name}"' not in source} == set()
 
