@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hippocampus.errors import BlockedReplyError
 from hippocampus.providers import registry
 from hippocampus.providers.anthropic import tool_calls
-from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
-from hippocampus.providers.features import FeatureFinder, Features
-from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task, strict_schema
-from hippocampus.providers.http_client import HttpConnection, JsonClient
+from hippocampus.providers.features import Features
+from hippocampus.providers.generation import Answer, Message, Task, strict_schema
+from hippocampus.providers.http_client import HttpConnection
+from hippocampus.providers.json_generator import JsonGenerator
 from hippocampus.providers.tool_calls import ModelStep, ModelTurn, ToolSpec, Turn
 from hippocampus.records import Usage
 
@@ -63,29 +62,12 @@ def make_embedder(_config: ModelConfig) -> NoReturn:
     raise ValueError("anthropic has no embedding models: choose another HIPPOCAMPUS_EMBEDDER")
 
 
-class AnthropicGenerator(StructuredGenerator):
+class AnthropicGenerator(JsonGenerator):
     """Summaries, facts and insights by messages, constrained by a JSON Schema where the model can."""
 
-    def __init__(
-        self,
-        connection: HttpConnection,
-        *,
-        model: str,
-        output_tokens_max: int = 8192,
-        features: Features | None = None,
-        on_call: CallObserver | None = None,
-        gate: CallGate | None = None,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        super().__init__(PROVIDER, model, concurrency=connection.concurrency)
-        self._output_tokens_max = output_tokens_max
-        self._client = JsonClient(PROVIDER, connection)
-        self._features = FeatureFinder(_OPTIONS, _OPTIONS, features)
-        self._caller = Caller(PROVIDER, model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep)
-
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
-        await self._client.close()
+    provider = PROVIDER
+    options = _OPTIONS
+    first_options = _OPTIONS
 
     async def check(self) -> None:
         """Ask for the model's description, which costs nothing; see `hippocampus.providers.protocols.Checkable`."""

@@ -14,16 +14,16 @@ from hippocampus.errors import PermanentProviderError
 from hippocampus.providers import registry
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
 from hippocampus.providers.chunking import EmbeddingLimits
-from hippocampus.providers.features import FeatureFinder, Features
+from hippocampus.providers.features import Features
 from hippocampus.providers.generation import (
     Answer,
     Message,
-    StructuredGenerator,
     Task,
     bounded_schema,
     strict_schema,
 )
 from hippocampus.providers.http_client import REPLY_BYTES_MAX, HttpConnection, JsonClient
+from hippocampus.providers.json_generator import JsonGenerator
 from hippocampus.providers.openai import tool_calls
 from hippocampus.providers.openai.answers import (
     check_prompt_was_read,
@@ -108,29 +108,12 @@ def connection(config: ModelConfig) -> HttpConnection:
     )
 
 
-class OpenAIGenerator(StructuredGenerator):
+class OpenAIGenerator(JsonGenerator):
     """Summaries, facts and insights by chat/completions, constrained by a JSON Schema where the server can."""
 
-    def __init__(
-        self,
-        connection: HttpConnection,
-        *,
-        model: str,
-        output_tokens_max: int = 8192,
-        features: Features | None = None,
-        on_call: CallObserver | None = None,
-        gate: CallGate | None = None,
-        sleep: Sleep = asyncio.sleep,
-    ) -> None:
-        super().__init__(PROVIDER, model, concurrency=connection.concurrency)
-        self._output_tokens_max = output_tokens_max
-        self._client = JsonClient(PROVIDER, connection)
-        self._features = FeatureFinder(_FIRST, _OPTIONS, features)
-        self._caller = Caller(PROVIDER, model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep)
-
-    async def close(self) -> None:
-        """Close the connections. Idempotent."""
-        await self._client.close()
+    provider = PROVIDER
+    options = _OPTIONS
+    first_options = _FIRST
 
     async def check(self) -> None:
         """Ask for the list of models, which costs nothing; see `hippocampus.providers.protocols.Checkable`.
