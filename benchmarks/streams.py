@@ -1,6 +1,7 @@
-"""Live streams: from a commit to a subscriber, from an append to a frame on the wire, idle connections, fan-out.
+"""Live streams: from a commit to a subscriber, from an append to a frame on the wire, clients that come back at once,
+idle connections, fan-out.
 
-python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--only PART]
+python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--returning 1000] [--only PART]
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pulse.session_service import OpenSessionService
 OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}
 PER_SECOND = 100
 MARK = re.compile(rb'"mark":"([^"]+)"')
+FRAME_ID = re.compile(rb"^id: ?([^\r\n]+)\n", re.MULTILINE)
 
 
 async def paced(total: int, work: object, per_second: int = PER_SECOND) -> None:
@@ -268,7 +270,7 @@ async def append_to_many(
         await asyncio.sleep(0.1)
     used, own = cpu_seconds(pid) - used, time.process_time() - own
     row(f"append to SSE frame, {count} subscribers, {per_second}/s, p50", f"{percentile(latencies, 0.5):.1f} ms")
-    row("  p99", f"{percentile(latencies, 0.99):.1f} ms", "", "must 150 ms")
+    figure("frames_many_p99", percentile(latencies, 0.99))
     row("  of that, the append: p50, p99", f"{percentile(appends, 0.5):.1f} ms", f"{percentile(appends, 0.99):.1f} ms")
     arrived = list(first.values())
     row("  the first frame: p50, p99", f"{percentile(arrived, 0.5):.1f} ms", f"{percentile(arrived, 0.99):.1f} ms")
@@ -279,6 +281,75 @@ async def append_to_many(
         each.transport.close()
     await runs.finish(run)
     await runs.close()
+
+
+class Returning(asyncio.Protocol):
+    """An SSE connection that is cut, and comes back with the id of its last frame."""
+
+    def __init__(self, address: str, run: str) -> None:
+        self._address, self._run = address, run
+        self._received = b""
+        self._last_id = b""
+        self.status = 0
+        self.answered = asyncio.Event()
+
+    async def connect(self) -> None:
+        """Connect, and return when the first frame is here, or another status than 200."""
+        self._received, self.status = b"", 0
+        self.answered.clear()
+        host, port = self._address.removeprefix("http://").split(":")
+        await asyncio.get_running_loop().create_connection(lambda: self, host, int(port))
+        await self.answered.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # a socket's
+        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
+        if self._last_id:
+            head += f"Last-Event-ID: {self._last_id.decode()}\r\n"
+        self.transport.write(f"GET /api/runs/{self._run}/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self.status and b"\r\n" in self._received:
+            self.status = int(self._received.split(b" ", 2)[1])
+        if ids := FRAME_ID.findall(self._received):
+            self._last_id = ids[-1]
+        # Without news a resumed stream has no frame: its head, or the answer of a refusal, is all.
+        if b"\r\n\r\n" in self._received and (self._last_id or self.status != 200):
+            self.answered.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.answered.set()
+
+
+async def come_back(pool: asyncpg.Pool, address: str, count: int) -> None:
+    """This many SSE subscribers of one run are cut and come back in the same moment: how long until each has its
+    stream, and how many get another status than 200."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("bench", "u", session_id="returning")
+    run = (await runs.start("bench", "u", "returning", "run-returning")).run
+    clients = [Returning(address, "run-returning") for _ in range(count)]
+    for start in range(0, count, 50):
+        await asyncio.gather(*(each.connect() for each in clients[start : start + 50]))
+    for each in clients:
+        each.transport.abort()
+    began = time.perf_counter()
+    times: list[float] = []
+
+    async def back(each: Returning) -> None:
+        await each.connect()
+        times.append(time.perf_counter() - began)
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(back(each) for each in clients))
+    row(f"{count} clients of a run come back at once, p50", f"{percentile(times, 0.5):.2f} s")
+    row("  the last", f"{max(times):.2f} s")
+    figure("returning_refused", sum(each.status != 200 for each in clients), f"of {count}")
+    for each in clients:
+        each.transport.abort()
+    await runs.finish(run)
+    await runs.close()
+    await sessions.close()
 
 
 async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
@@ -393,9 +464,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def main(idle: int, seconds: float, sockets: int, only: str | None) -> None:
+async def main(idle: int, seconds: float, sockets: int, returning: int, only: str | None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * idle + 500), hard), hard))
+    files = 2 * max(idle, returning) + 500
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, files), hard), hard))
     async with fresh_pool(34) as (pool, server):
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
         if only in (None, "commits"):
@@ -406,6 +478,8 @@ async def main(idle: int, seconds: float, sockets: int, only: str | None) -> Non
                 await append_to_frame(pool, address, seconds / 3)
             if only in (None, "many"):
                 await append_to_many(pool, address, pid, 1000, 20, 10)
+            if only in (None, "returning"):
+                await come_back(pool, address, returning)
             if only in (None, "idle"):
                 await idle_and_fan_out(pool, address, pid, idle)
             if only in (None, "threads"):
@@ -419,6 +493,7 @@ if __name__ == "__main__":
     parser.add_argument("--idle", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--sockets", type=int, default=300)
-    parser.add_argument("--only", choices=("commits", "frames", "many", "idle", "threads"))
+    parser.add_argument("--returning", type=int, default=1000)
+    parser.add_argument("--only", choices=("commits", "frames", "many", "returning", "idle", "threads"))
     given = parser.parse_args()
-    asyncio.run(main(given.idle, given.seconds, given.sockets, given.only))
+    asyncio.run(main(given.idle, given.seconds, given.sockets, given.returning, given.only))

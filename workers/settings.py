@@ -661,14 +661,16 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _check_direct(self) -> Self:
-        if self.direct_database_url is not None:
-            if self.database_url is None:
-                raise ValueError("HIPPOCAMPUS_DIRECT_DATABASE_URL is set, but DATABASE_URL is not: set both")
+    def _check_other_addresses(self) -> Self:
+        if self.direct_database_url is not None and self.database_url is None:
+            raise ValueError("HIPPOCAMPUS_DIRECT_DATABASE_URL is set, but DATABASE_URL is not: set both")
+        for name in ("direct_database_url", "replica_url"):
+            address: SecretStr | None = getattr(self, name)
             try:
-                database.read_address(self.direct_dsn or "", self.schema_name)
+                if address is not None:
+                    database.read_address(address.get_secret_value(), self.schema_name)
             except InvalidInputError as error:
-                raise ValueError(f"HIPPOCAMPUS_DIRECT_DATABASE_URL is wrong: {error}") from None
+                raise ValueError(f"HIPPOCAMPUS_{name.upper()} is wrong: {error}") from None
         return self
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from typing import Any
 
 from hippocampus.errors import MissingLibraryError, UnreadableDocumentError
 from hippocampus.knowledge import readers
+from pulse.extras import install_command
 from pulse.postgres.json_values import clean_text
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import Limits, SandboxRequest
@@ -154,9 +155,7 @@ async def _read_apart(data: bytes, kind: str) -> ReadDocument:
     """Read a file in a process of its own."""
     reader, library = _KINDS[kind]
     if find_spec(library) is None:
-        raise MissingLibraryError(
-            f"documents of the type {kind} need libraries: pip install 'pg-hippocampus[knowledge]'"
-        )
+        raise MissingLibraryError(f"documents of the type {kind} need libraries: {install_command('knowledge')}")
     limits = Limits(memory_mb=_MEMORY_MB, seconds=SECONDS_MAX, output_bytes=_OUTPUT_BYTES)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-I", str(readers.__file__), reader,

@@ -162,6 +162,22 @@ def test_names_are_case_insensitive_the_former_ones_too(
         load()
 
 
+@pytest.mark.parametrize("name", ["HIPPOCAMPUS_DIRECT_DATABASE_URL", "HIPPOCAMPUS_REPLICA_URL"])
+def test_every_address_is_of_one_schema(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """That of HIPPOCAMPUS_SCHEMA_NAME, unless DATABASE_URL names one; the other addresses need not repeat it."""
+    monkeypatch.setenv("HIPPOCAMPUS_SCHEMA_NAME", "memory")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://h/d")
+    assert load().schema_name == "memory"
+    for address in ("postgresql://other/d", "postgresql://other/d?schema=memory"):
+        monkeypatch.setenv(name, address)
+        assert load().schema_name == "memory"
+    monkeypatch.setenv("DATABASE_URL", "postgresql://h/d?schema=second")
+    with pytest.raises(SettingsError, match=f"{name} is wrong: .*memory.*second|{name} is wrong: .*second.*memory"):
+        load()
+    monkeypatch.setenv(name, "postgresql://other/d?schema=second")
+    assert load().schema_name == "second"
+
+
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "GOOGLE_API_KEY", "HIPPOCAMPUS_API_PORT"):
         monkeypatch.setenv(name, "")
