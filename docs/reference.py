@@ -32,8 +32,8 @@ _CREATED = re.compile(
 _TABLES = """
 SELECT c.relname AS name, c.relkind = 'v' AS is_view, c.relpersistence = 'u' AS is_unlogged,
        obj_description(c.oid, 'pg_class') AS note
-FROM pg_class AS c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v')
-  AND c.relname NOT LIKE 'procrastinate%' ORDER BY c.relname
+FROM pg_class AS c WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+  AND NOT c.relispartition AND c.relname NOT LIKE 'procrastinate%' ORDER BY c.relname
 """
 _COLUMNS = """
 SELECT c.relname AS table, a.attname AS name, format_type(a.atttypid, a.atttypmod) AS type, a.attnotnull AS required,
@@ -41,7 +41,8 @@ SELECT c.relname AS table, a.attname AS name, format_type(a.atttypid, a.atttypmo
        col_description(c.oid, a.attnum) AS note
 FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum
-WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'v') ORDER BY c.relname, a.attnum
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
+ORDER BY c.relname, a.attnum
 """
 _FUNCTIONS = """
 SELECT p.proname AS name, pg_get_function_arguments(p.oid) AS arguments, pg_get_function_result(p.oid) AS result,

@@ -199,7 +199,7 @@ class MemoryConsolidationWorker:
             if now is None:
                 await claim.finish(connection, _NO_THREAD)
                 return replace(job, status=JobStatus.CANCELLED, result=_NO_THREAD)
-            stored = await STATEMENTS.fetchrow(
+            stored = await STATEMENTS.fetch_one(
                 connection,
                 "store_slice",
                 job.thread_id,
@@ -213,7 +213,6 @@ class MemoryConsolidationWorker:
                 derived.vectorless,
                 *derived.cost,
             )
-            assert stored is not None  # noqa: S101  # the function returns one row or raises
             result = {**before, **_result(slice_, derived, stored, before)}
             if any(derived.cost):
                 spent = before.get("cost", {})

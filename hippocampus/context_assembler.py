@@ -463,5 +463,5 @@ def _check_ratios(ratios: dict[ContextType, float]) -> None:
 
 def _checked_budget(max_tokens: int) -> int:
     if max_tokens < 1:
-        raise InvalidInputError(f"max_tokens is at least 1, not {max_tokens}")
+        raise InvalidInputError(f"max_tokens must be at least 1, not {max_tokens}")
     return max_tokens

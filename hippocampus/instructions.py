@@ -59,10 +59,9 @@ class InstructionStore:
         if clean_text(content) != content:
             raise InvalidInputError("an instruction's content can hold neither U+0000 nor lone surrogates; remove them")
         stored_metadata = escape_state(metadata or {}, where="metadata")
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool, "put_instruction", app_name, key, content, stored_metadata, expected_version
         )
-        assert row is not None  # noqa: S101  # the function returns a row or raises
         return _instruction(row)
 
     async def get(self, app_name: str, key: str, version: int | None = None) -> Instruction | None:
@@ -145,8 +144,7 @@ class InstructionStore:
         return await self._decide("reject_proposal", app_name, proposal_id, decided_by)
 
     async def _decide(self, statement: str, *arguments: Any) -> InstructionProposal:
-        row = await _STATEMENTS.fetchrow(self._pool, statement, *arguments)
-        assert row is not None  # noqa: S101  # the function returns a row or raises
+        row = await _STATEMENTS.fetch_one(self._pool, statement, *arguments)
         return _proposal(row)
 
 

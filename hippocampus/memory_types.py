@@ -1,8 +1,9 @@
-"""The types of memories: how strong each is when new, what extracts it, and where it is found beside search.
+"""The types of memories: how strong each is when new, and where it is found beside search.
 
-A new type is one entry here, its name in `hippocampus.records.MemoryType`, its prompt, and a migration that adds the
-name to the check of ``memories.memory_type``; a test compares the entries with the database. Search and context windows
-find every type. How a score decays is the same for all types: see `hippocampus.retention.curves`.
+A new type is one entry here, its name in `hippocampus.records.MemoryType` and in that of `hippocampus.client.records`,
+and a migration that adds the name to the check of ``memories.memory_type``; a test compares these, and where the
+database finds each type. Search and context windows find every type. How a score decays is the same for all types: see
+`hippocampus.retention.curves`.
 """
 
 from __future__ import annotations
@@ -21,25 +22,21 @@ class MemoryTypeEntry:
     Attributes:
         initial_score: of a memory without an importance of its own, 0 to 1.
         by_importance: the initial scores of memories with one.
-        prompt: the file in `hippocampus.prompts` that extracts it; None: it is the text of the slice.
-        in_time_slices: whether `MemoryRetentionManager.get_episodic_memories_by_time_slice` returns it.
-        in_blank_context: whether a context window without a query holds the newest of it.
+        in_time_slices: whether the SQL of `MemoryRetentionManager.get_episodic_memories_by_time_slice` returns it.
+        in_blank_context: whether the SQL of a context window without a query takes the newest of it.
     """
 
     initial_score: float
     by_importance: Mapping[Importance, float] = field(default_factory=dict)
-    prompt: str | None
     in_time_slices: bool = False
     in_blank_context: bool = False
 
 
 MEMORY_TYPES: Mapping[MemoryType, MemoryTypeEntry] = MappingProxyType(
     {
-        "episodic": MemoryTypeEntry(initial_score=0.5, prompt=None, in_time_slices=True),
-        "semantic": MemoryTypeEntry(
-            initial_score=0.7, by_importance={"high": 1.0, "medium": 0.7, "low": 0.4}, prompt="deep_reflection.md"
-        ),
-        "summary": MemoryTypeEntry(initial_score=0.8, prompt="fast_replay.md", in_blank_context=True),
+        "episodic": MemoryTypeEntry(initial_score=0.5, in_time_slices=True),
+        "semantic": MemoryTypeEntry(initial_score=0.7, by_importance={"high": 1.0, "medium": 0.7, "low": 0.4}),
+        "summary": MemoryTypeEntry(initial_score=0.8, in_blank_context=True),
     }
 )
 

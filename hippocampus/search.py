@@ -88,7 +88,9 @@ class SearchWeights:
     def __post_init__(self) -> None:
         weights = astuple(self)
         if min(weights) < 0 or not 0 < sum(weights) < float("inf"):
-            raise InvalidInputError(f"search weights are not negative, finite, and one of them is over 0: {self}")
+            raise InvalidInputError(
+                f"search weights must be finite and not negative, and at least one of them above 0, not {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ class SearchFilter:
         _check_words("sources", self.sources, SOURCES)
         check_word("messages", self.messages, get_args(MessageScope))
         if not 0 <= self.min_relevance <= 1:
-            raise InvalidInputError(f"min_relevance is 0 to 1, not {self.min_relevance}")
+            raise InvalidInputError(f"min_relevance must be from 0 to 1, not {self.min_relevance}")
         if self.memory_types is not None:
             _check_words("memory_types", self.memory_types, MEMORY_TYPES)
         check_zones(since=self.since, until=self.until, as_of=self.as_of, known_at=self.known_at)
@@ -241,7 +243,7 @@ class MemorySearch:
         reads: ReplicaReads | None = None,
     ) -> None:
         if not 0 < rerank_seconds < float("inf"):
-            raise InvalidInputError(f"rerank_seconds is over 0 and finite, not {rerank_seconds}")
+            raise InvalidInputError(f"rerank_seconds must be above 0 and finite, not {rerank_seconds}")
         self._pool = pool
         self._reads: Any = reads or pool
         self._embedder = embedder

@@ -100,7 +100,7 @@ class ApiKeyService:
         _check(app_name, user_id, roles, name, lifetime)
         key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_ID_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool,
             "create_api_key",
             key_id,
@@ -111,7 +111,6 @@ class ApiKeyService:
             None if lifetime is None else lifetime.total_seconds(),
             user_id,
         )
-        assert row is not None  # noqa: S101  # the statement returns its row
         return NewApiKey(key=_read(dict(row)), text=f"hip_{key_id}_{secret}")
 
     async def list(
@@ -178,7 +177,7 @@ def _check(
     if not roles or not set(roles) <= set(ROLES):
         raise InvalidInputError(f"a key needs at least one of the roles {', '.join(ROLES)}")
     if lifetime is not None and not timedelta(0) < lifetime <= LIFETIME_MAX:
-        raise InvalidInputError(f"a key's lifetime is up to {LIFETIME_MAX.days} days, not {lifetime}")
+        raise InvalidInputError(f"a key's lifetime must be at most {LIFETIME_MAX.days} days, not {lifetime}")
 
 
 def _read(row: dict[str, object]) -> ApiKey:

@@ -18,6 +18,7 @@ import asyncpg
 import structlog
 
 from pulse import database
+from pulse.background import in_background
 from pulse.database import FAULTS
 from pulse.errors import DatabaseUnreachableError, InvalidInputError, WrongCellError
 from pulse.postgres.statements import Statements
@@ -138,13 +139,10 @@ class Cells:
         """
         name = await self.locate(app_name)
         pool = await database.create_pool(self.address(name), schema=self.schema)
-        following = asyncio.create_task(self._follow(pool, app_name, name))
         try:
-            yield pool
+            async with in_background(self._follow(pool, app_name, name)):
+                yield pool
         finally:
-            following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await following
             await pool.close()
 
     async def _follow(self, pool: BoundedPool, app_name: str, name: str) -> None:
@@ -156,7 +154,7 @@ class Cells:
                     continue
                 target = await self.locate(app_name)
             except (*FAULTS, DatabaseUnreachableError) as error:
-                _log.warning("cells_unread", error=type(error).__name__)
+                _log.warning("app_cell_unread", app=app_name, error=type(error).__name__)
                 continue
             except InvalidInputError as error:
                 _log.error("cell_unknown", app=app_name, error=str(error))

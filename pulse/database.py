@@ -17,7 +17,7 @@ from pgvector.asyncpg import register_vector
 
 from pulse.counts import COUNTS
 from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, SchemaError
-from pulse.postgres import bounded_pool
+from pulse.postgres import bounded_pool, statements
 from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.hosts import Opener
 from pulse.postgres.statements import Statements
@@ -42,9 +42,8 @@ _IDLE_SECONDS_MAX = 300.0
 _STATEMENTS_KEPT = 100
 #: How often two connections are compared to prove that they share a backend.
 _POOLER_ROUNDS = 5
-#: What a statement may raise because of the database or the network. The last, raised when the connection drops between
-#: two messages of the protocol, is not a subclass of the driver's other errors.
-FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+#: What a statement may raise because of the database or the network.
+FAULTS = statements.FAULTS
 _STATEMENTS = Statements("pulse", "database.sql")
 _STATE_NEAR_LIMIT = "HP095"
 _VECTOR_TYPES = ("vector", "halfvec", "sparsevec")
@@ -275,8 +274,7 @@ async def _recognise(connection: Any, schema: str) -> str | None:
     Raises:
         SchemaError: through a pooler, names are not looked up in `schema`.
     """
-    row = await _STATEMENTS.fetchrow(connection, "begin_session", connection.get_server_pid())
-    assert row is not None  # noqa: S101 - one row without a table
+    row = await _STATEMENTS.fetch_one(connection, "begin_session", connection.get_server_pid())
     connection.vector_types = {name: row[name] for name in _VECTOR_TYPES if row[name] is not None}
     if row["is_direct"]:
         connection.keep_statements()

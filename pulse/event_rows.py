@@ -55,7 +55,9 @@ def check_event_id(event_id: str) -> str:
         InvalidInputError: the id is empty, too long, or holds U+0000.
     """
     if not 1 <= len(event_id) <= ID_LENGTH_MAX or "\0" in event_id:
-        raise InvalidInputError(f"an event id is 1 to {ID_LENGTH_MAX} characters without U+0000, not {event_id[:40]!r}")
+        raise InvalidInputError(
+            f"an event id must have 1 to {ID_LENGTH_MAX} characters without U+0000, not {event_id[:40]!r}"
+        )
     return event_id
 
 

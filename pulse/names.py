@@ -21,7 +21,7 @@ def check_name(what: str, name: str, limit: int = NAME_LENGTH_MAX) -> str:
     """
     if not isinstance(name, str) or not 1 <= len(name) <= limit or clean_text(name) != name:
         raise InvalidInputError(
-            f"{what} is 1 to {limit} characters without U+0000 and lone surrogates, not {name!r:.80}"
+            f"{what} must have 1 to {limit} characters without U+0000 and lone surrogates, not {name!r:.80}"
         )
     return name
 

@@ -72,7 +72,7 @@ class OpenSessionService:
         key = SessionKey(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
         check_session_names(*key)
         delta = split_delta(_plain(state or {}, "state"))
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool,
             "create_session",
             *key,
@@ -81,7 +81,6 @@ class OpenSessionService:
             escape_state(delta.app) or None,
             escape_state(metadata or {}, where="metadata"),
         )
-        assert row is not None  # noqa: S101  # the function returns its row or raises
         self._notifier.announce_shared(row["thread_id"], user=bool(delta.user), app=bool(delta.app))
         return Session(
             id=key.session_id,

@@ -126,7 +126,7 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
         if schema.verdict == "ok":
             async for finding in _of_the_work(connection, config):
                 yield finding
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except database.FAULTS as error:
         yield Finding(
             check="connection",
             verdict="problem",
@@ -366,8 +366,7 @@ async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterato
         if wrong
         else "",
     )
-    backlog = await _STATEMENTS.fetchrow(connection, "backlog")
-    assert backlog is not None  # noqa: S101 - aggregates always give a row
+    backlog = await _STATEMENTS.fetch_one(connection, "backlog")
     yield _judged(
         "failed jobs",
         str(backlog["failed"] or "none"),
@@ -393,8 +392,7 @@ async def _of_the_work(connection: Connection, config: Settings) -> AsyncIterato
 
 async def _connections(connection: Connection, config: Settings, processes: Mapping[str, int]) -> Finding:
     """Compare what the processes may open at most with what the server allows."""
-    row = await _STATEMENTS.fetchrow(connection, "connections")
-    assert row is not None  # noqa: S101 - as above
+    row = await _STATEMENTS.fetch_one(connection, "connections")
     running = processes or {role.name: 1 for role in ROLES if role.name not in OPTIONAL_ROLES}
     needed = sum(count * connections_of(role, config) for role, count in running.items())
     others = row["taken"] - row["ours"]

@@ -21,6 +21,7 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse import database
 from pulse.actor import WORKER, act_as
+from pulse.background import in_background
 from pulse.errors import PulseError
 from pulse.postgres.backoff import Backoff
 from workers import redactors
@@ -28,7 +29,6 @@ from workers.failures import DATABASE_FAULTS
 from workers.migrate import check_schema
 from workers.pools import UnknownPoolError, WorkerPool, get_pool
 from workers.process import logs, signals
-from workers.process.background import in_background
 from workers.queue import liveness, services
 from workers.queue.app import JobApp, make_app
 from workers.queue.queue_worker import QueueWorker

@@ -30,6 +30,7 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from pulse import database
+from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL
 from pulse.errors import DatabaseUnreachableError, InvalidInputError, SchemaError
 from pulse.extras import install_command
@@ -49,7 +50,6 @@ from workers.models.call_gate import embedder_gate, generator_gate
 from workers.models.factory import make_generator, make_query_embedder
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
-from workers.process.background import in_background
 from workers.telemetry import metrics_server
 from workers.telemetry.traces import traced
 from workers.telemetry.writer_metrics import WriterMetrics

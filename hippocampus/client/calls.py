@@ -14,8 +14,11 @@ import httpx
 
 from hippocampus.client.errors import ConnectionFailedError, problem_of
 
+#: Of one attempt.
 TIMEOUT_SECONDS = 30.0
+#: Attempts at a safe call, the first included.
 TRIES_MAX = 4
+#: How long a safe call waits in all between its attempts.
 RETRY_WAIT_SECONDS_MAX = 10.0
 _FIRST_WAIT_SECONDS = 0.2
 _TRANSIENT = frozenset({429, 503})

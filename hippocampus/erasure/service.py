@@ -96,7 +96,7 @@ class ErasureService:
         Raises:
             InvalidInputError: a name is empty.
         """
-        row = await self._one("request_user", check_app_name(app_name), user_id)
+        row = await _STATEMENTS.fetch_one(self._pool, "request_user", check_app_name(app_name), user_id)
         return await self._advance(row, None if seconds_max is None else time.monotonic() + seconds_max)
 
     async def erase_session(self, app_name: str, user_id: str, session_id: str) -> Erasure:
@@ -107,7 +107,7 @@ class ErasureService:
         Raises:
             SessionNotFoundError: no such session for this app and user.
         """
-        row = await self._one("erase_session", check_app_name(app_name), user_id, session_id)
+        row = await _STATEMENTS.fetch_one(self._pool, "erase_session", check_app_name(app_name), user_id, session_id)
         return await self._verified(row)
 
     async def erase_events(
@@ -130,7 +130,9 @@ class ErasureService:
             InvalidInputError: none, or more than EVENTS_MAX, were named.
         """
         events = (list(sequence_nums), list(event_ids))
-        row = await self._one("erase_events", check_app_name(app_name), user_id, session_id, *events)
+        row = await _STATEMENTS.fetch_one(
+            self._pool, "erase_events", check_app_name(app_name), user_id, session_id, *events
+        )
         return await self._verified(row)
 
     async def erase_memory(self, app_name: str, user_id: str, memory_id: UUID) -> Erasure:
@@ -141,7 +143,7 @@ class ErasureService:
         Raises:
             MemoryNotFoundError: no such memory or fact of this app and user.
         """
-        row = await self._one("erase_memory", check_app_name(app_name), user_id, memory_id)
+        row = await _STATEMENTS.fetch_one(self._pool, "erase_memory", check_app_name(app_name), user_id, memory_id)
         return await self._verified(row)
 
     async def preview(
@@ -168,7 +170,7 @@ class ErasureService:
         who = (check_app_name(app_name), user_id)
         scope, thread, seqs = "user", None, None
         if memory_id is not None:
-            found = await self._one("find_target", *who, memory_id)
+            found = await _STATEMENTS.fetch_one(self._pool, "find_target", *who, memory_id)
             scope, thread = found["scope"], found["thread_id"]
         elif sequence_nums or event_ids:
             names = (list(sequence_nums), list(event_ids))
@@ -201,14 +203,14 @@ class ErasureService:
         deadline = None if seconds_max is None else time.monotonic() + seconds_max
         finished = 0
         for request in await _STATEMENTS.fetch(self._pool, "unfinished", REQUESTS_MAX):
-            row = await self._one("advance", request["id"], STEP_ROWS)
+            row = await _STATEMENTS.fetch_one(self._pool, "advance", request["id"], STEP_ROWS)
             finished += (await self._advance(row, deadline)).finished_at is not None
         return finished
 
     async def _advance(self, row: asyncpg.Record, deadline: float | None) -> Erasure:
         while row["finished_at"] is None and (deadline is None or time.monotonic() < deadline):
             before = row["counts"]
-            row = await self._one("advance", row["id"], STEP_ROWS)
+            row = await _STATEMENTS.fetch_one(self._pool, "advance", row["id"], STEP_ROWS)
             if row["finished_at"] is None and row["counts"] == before:
                 # Another transaction has locked what is left.
                 await asyncio.sleep(HELD_SECONDS)
@@ -224,8 +226,3 @@ class ErasureService:
         if thread_id is None:
             raise key.not_found()
         return thread_id
-
-    async def _one(self, name: str, *arguments: object) -> asyncpg.Record:
-        row = await _STATEMENTS.fetchrow(self._pool, name, *arguments)
-        assert row is not None  # noqa: S101  # the function returns one row or raises
-        return row

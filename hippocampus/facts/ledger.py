@@ -122,8 +122,7 @@ class FactLedger:
             key: in any spelling.
         """
         _check_style(app_name, fact_type, key, style)
-        row = await _STATEMENTS.fetchrow(self._pool, "set_fact_style", app_name, fact_type, normal_key(key), style)
-        assert row is not None  # noqa: S101  # the statement returns its row
+        row = await _STATEMENTS.fetch_one(self._pool, "set_fact_style", app_name, fact_type, normal_key(key), style)
         return KeyStyle(**row)
 
     async def reset_style(self, app_name: str, fact_type: FactType, key: str) -> bool:

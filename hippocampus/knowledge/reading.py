@@ -95,7 +95,7 @@ async def read_document(
             return await _read_apart(data, kind)
     if not kind.startswith("text/") and kind not in ("application/json", "application/yaml"):
         raise UnreadableDocumentError(
-            f"documents of the type {kind!r:.80} are not read: text, Markdown, HTML, PDF, docx, pptx and xlsx are",
+            f"documents of the type {kind!r:.80} cannot be read: use text, Markdown, HTML, PDF, docx, pptx or xlsx",
             code="unsupported",
         )
     return await asyncio.to_thread(_read_plain, data, kind)

@@ -234,13 +234,12 @@ class KnowledgeService:
         uri = _uri(source_uri)
         check_names(title=title, mime_type=mime_type)
         read = await read_document(given, name=uri, mime_type=mime_type, admission=self._reads)
-        row = await STATEMENTS.fetchrow(
+        row = await STATEMENTS.fetch_one(
             self._pool, "put_document", self._app, *_caller(user_id, roles), check_name("corpus", corpus), uri,
             (title or read.title or uri.rstrip("/").rpartition("/")[2] or uri)[:TITLE_MAX], list(read.parts),
             read.paged, read.is_markdown, read.mime_type, escape_state(dict(metadata or {}), where="metadata"),
             read.size, not inline,
         )  # fmt: skip
-        assert row is not None  # noqa: S101 - a function's row
         added = AddedDocument(document_id=row["document_id"], is_new=row["is_new"])
         if inline:
             await self.ingest(added.document_id)
@@ -536,7 +535,7 @@ def _several(what: str, values: Collection[str]) -> list[str]:
     if isinstance(values, str):
         raise InvalidInputError(f"{what} are a list of texts, not one text")
     if not values or len(values) > LIST_LENGTH_MAX:
-        raise InvalidInputError(f"{what} are 1 to {LIST_LENGTH_MAX:,} texts, not {len(values):,}")
+        raise InvalidInputError(f"{what} must be from 1 to {LIST_LENGTH_MAX:,} texts, not {len(values):,}")
     return list(values)
 
 

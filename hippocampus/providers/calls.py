@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import tenacity
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
 from hippocampus.records import Usage
+from pulse.background import cancel
 from pulse.tracing import genai
 from pulse.tracing.manager import current_tracing
 
 Result = TypeVar("Result")
 
-#: Of the conventions, by our operation, else by provider.
+#: Of the conventions, by our operation; else it is `TracedAs.generation`.
 _OPERATIONS = {"embed": "embeddings"}
-_GENERATIONS = {"gemini": "generate_content"}
 
 #: If the provider requests a longer wait, the retry is left to the queue.
 WAIT_SECONDS_MAX = 8.0
@@ -51,6 +52,20 @@ CallObserver: TypeAlias = Callable[[CallRecord], None]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
 
 
+def check_connection(base_url: str, timeout_seconds: float, attempts: int, concurrency: int) -> None:
+    """Check what every kind of connection has.
+
+    Raises:
+        ValueError: the message names the field.
+    """
+    if not base_url.startswith(("http://", "https://")):
+        raise ValueError(f"base_url must begin with http:// or https://, not {base_url!r}")
+    if not 0 < timeout_seconds < math.inf:
+        raise ValueError(f"timeout_seconds must be above 0, not {timeout_seconds}")
+    if attempts < 1 or concurrency < 1:
+        raise ValueError("attempts and concurrency must be at least 1")
+
+
 class CallGate(Protocol):
     """Decides when a call may be made, and observes how it ended. Usually shared by many processes."""
 
@@ -71,8 +86,19 @@ class OpenGate:
         return nullcontext()
 
 
+class TracedAs(NamedTuple):
+    """What OpenTelemetry's conventions call a provider, and its operation that generates."""
+
+    provider: str
+    generation: str = "chat"
+
+
 class Caller:
-    """Calls one model, retries after a short transport error, and reports each call."""
+    """Calls one model, retries after a short transport error, and reports each call.
+
+    Args:
+        traced_as: None: by the provider's own name, as ``chat``.
+    """
 
     def __init__(
         self,
@@ -83,8 +109,10 @@ class Caller:
         on_call: CallObserver | None = None,
         gate: CallGate | None = None,
         sleep: Sleep = asyncio.sleep,
+        traced_as: TracedAs | None = None,
     ) -> None:
         self._provider = provider
+        self._traced_as = traced_as or TracedAs(provider)
         self._model = model
         self._attempts = attempts
         self._on_call = on_call
@@ -140,8 +168,8 @@ class Caller:
             if tracing.is_on:
                 tracing.record_llm_call(
                     self._model,
-                    provider=self._provider,
-                    operation=_OPERATIONS.get(operation) or _GENERATIONS.get(self._provider, "chat"),
+                    provider=self._traced_as.provider,
+                    operation=_OPERATIONS.get(operation, self._traced_as.generation),
                     seconds=time.perf_counter() - started,
                     error=None if code == "200" else code,
                     attributes={
@@ -196,6 +224,4 @@ async def gather_bounded(makers: Sequence[Callable[[], Awaitable[Result]]], *, c
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ import httpx
 
 from hippocampus.errors import ProviderError, TransientProviderError
 from hippocampus.providers import http_faults
+from hippocampus.providers.calls import check_connection
 from hippocampus.providers.per_loop import PerLoop
 
 #: An error's body, or a reply whose size is not known beforehand.
@@ -34,12 +34,7 @@ class HttpConnection:
     concurrency: int = 4  # calls at once, of one model
 
     def __post_init__(self) -> None:
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
-        if not 0 < self.timeout_seconds < math.inf:
-            raise ValueError(f"timeout_seconds must be above 0, not {self.timeout_seconds}")
-        if self.attempts < 1 or self.concurrency < 1:
-            raise ValueError("attempts and concurrency must be at least 1")
+        check_connection(self.base_url, self.timeout_seconds, self.attempts, self.concurrency)
 
 
 class JsonClient:

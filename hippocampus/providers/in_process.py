@@ -12,6 +12,7 @@ from hippocampus.errors import MissingLibraryError, PermanentProviderError
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
+from pulse.extras import install_command
 
 #: Returns one vector for each text.
 Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float]]]
@@ -68,9 +69,9 @@ def library(name: str, extra: str | None = None) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        hint = f" (the extra [{extra}])" if extra else ""
         package = name.replace("_", "-")
-        raise MissingLibraryError(f"{package} is not installed: pip install {package}{hint}") from None
+        command = install_command(extra) if extra else f"pip install {package}"
+        raise MissingLibraryError(f"{package} is not installed: {command}") from None
 
 
 def no_generator(provider: str) -> NoReturn:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from hippocampus.errors import MissingLibraryError
 from hippocampus.providers.chunking import CHUNK_TOKENS_MAX, EmbeddingLimits
+from pulse.extras import install_command
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
@@ -123,10 +124,8 @@ class Provider:
             if error.name is None or error.name.partition(".")[0] in ("hippocampus", "pulse", self.module):
                 raise
             library = error.name.partition(".")[0].replace("_", "-")
-            extra = f" (the extra [{self.extra}])" if self.extra else ""
-            raise MissingLibraryError(
-                f"{self.module} needs {library}, which is not installed: pip install {library}{extra}"
-            ) from None
+            command = install_command(self.extra) if self.extra else f"pip install {library}"
+            raise MissingLibraryError(f"{self.module} needs {library}, which is not installed: {command}") from None
 
 
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(

@@ -120,8 +120,7 @@ async def set_policy(
     changes = check_preset(preset) | {name: check_field(name, value) for name, value in fields.items()}
     if not changes:
         raise InvalidInputError(f"name at least one field of the policy to set: {', '.join(_FIELDS)}")
-    row = await _STATEMENTS.fetchrow(pool, "set_policy", app_name, changes)
-    assert row is not None  # noqa: S101 (the function returns one row or raises)
+    row = await _STATEMENTS.fetch_one(pool, "set_policy", app_name, changes)
     return AppPolicy(**{name: row[name] for name in _COLUMNS})
 
 

@@ -161,7 +161,7 @@ class WebhookService:
         """
         check_app_name(app_name)
         if not timedelta(0) <= overlap <= OVERLAP_MAX:
-            raise InvalidInputError(f"overlap is 0 to {OVERLAP_MAX.days} days, not {overlap}")
+            raise InvalidInputError(f"overlap must be from 0 to {OVERLAP_MAX.days} days, not {overlap}")
         secret = secrets.token_bytes(SECRET_BYTES)
         signing = await _STATEMENTS.fetchval(
             self._pool, "rotate_secret", app_name, endpoint_id, secret, overlap.total_seconds()

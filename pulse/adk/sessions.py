@@ -288,10 +288,9 @@ class PostgresSessionService(BaseSessionService):
             with tracing.span(
                 "append", kind="producer", app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
             ) as span:
-                found = await _STATEMENTS.fetchrow(pool, _TRACED[name], *arguments, span.traceparent)
+                found = await _STATEMENTS.fetch_one(pool, _TRACED[name], *arguments, span.traceparent)
         else:
-            found = await _STATEMENTS.fetchrow(pool, name, *arguments)
-        assert found is not None  # noqa: S101  # the function returns its row or raises
+            found = await _STATEMENTS.fetch_one(pool, name, *arguments)
         row = session_rows.AppendedRow(*found)
         if row.appended:
             COUNTS.events_appended += 1

@@ -149,8 +149,7 @@ class ReleaseService:
         Raises:
             PulseNotFoundError: there is no such scope; likewise for all methods below.
         """
-        row = await STATEMENTS.fetchrow(self._db, "find_scope", self._scope)
-        assert row is not None  # noqa: S101 - the function raises
+        row = await STATEMENTS.fetch_one(self._db, "find_scope", self._scope)
         return ScopeState(*row)
 
     async def stage(self, rules: Mapping[str, str]) -> int:
@@ -201,6 +200,5 @@ class ReleaseService:
 
     async def rollback(self, cause: str, *, release_id: int | None = None) -> Rollback:
         """Take the release in force out of it; with `release_id` only if it is that one."""
-        row = await STATEMENTS.fetchrow(self._db, "rollback", self._scope, cause, release_id)
-        assert row is not None  # noqa: S101 - the function returns one row
+        row = await STATEMENTS.fetch_one(self._db, "rollback", self._scope, cause, release_id)
         return Rollback(row["is_done"], row["release_id"])

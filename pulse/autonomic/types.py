@@ -220,6 +220,7 @@ def _target(key: str) -> tuple[str, str]:
 
 #: Effects, and how many milliseconds to sleep until the next tick.
 Outcome: TypeAlias = tuple[list[Effect], int]
+#: The rules inside of a rule, as one function of the last snapshot and the present one.
 Inner: TypeAlias = Callable[[Snapshot, Snapshot], Awaitable[Outcome]]
 #: Gets the last snapshot, the present one, and the rules inside of it. Pure: no clock but `curr.at`, no I/O.
 Rule: TypeAlias = Callable[[Snapshot, Snapshot, Inner], Awaitable[Outcome]]

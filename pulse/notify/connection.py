@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from pulse import database
+from pulse.background import cancel
 from pulse.errors import DatabaseUnreachableError, PoolerError, SchemaError
 from pulse.postgres.backoff import Backoff
 from pulse.postgres.statements import Statements
@@ -92,8 +93,7 @@ class NotifyConnection:
         """Stop listening and close the connection. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
 
     async def _keep_listening(self) -> None:
         """Listen; when the connection is lost, open another after a growing wait."""

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
+from pulse.background import cancel
 from pulse.database import FAULTS
 from pulse.errors import PulseError
 from pulse.postgres.backoff import Backoff
@@ -111,8 +112,7 @@ class WatchedKeys(Generic[Key, Watcher]):
         """Stop reading. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await cancel(task)
 
     def _mark(self, keys: Iterable[Key]) -> None:
         self._marked.update((key, None) for key in keys if key in self._watchers)

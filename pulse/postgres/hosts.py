@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote
 
 import asyncpg
 
-from pulse.postgres.statements import Statements
+from pulse.postgres.statements import FAULTS, Statements
 
 if TYPE_CHECKING:
     from pulse.postgres.bounded_pool import Connection
@@ -92,7 +92,7 @@ async def survey(address: str) -> list[tuple[Host, str]]:
                 connection = await asyncpg.connect(address, statement_cache_size=0, **options)
                 is_standby = await _STATEMENTS.fetchval(connection, "is_standby")
                 connection.terminate()
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError):
+        except FAULTS:
             found.append((host, "unreachable"))
         else:
             found.append((host, "standby" if is_standby else "primary"))

@@ -12,5 +12,5 @@ def check_limit(limit: int, limit_max: int, *, name: str = "limit") -> int:
         InvalidInputError: it is not between 1 and `limit_max`.
     """
     if not 1 <= limit <= limit_max:
-        raise InvalidInputError(f"{name} is 1 to {limit_max}, not {limit}")
+        raise InvalidInputError(f"{name} must be from 1 to {limit_max}, not {limit}")
     return limit

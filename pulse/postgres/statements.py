@@ -55,6 +55,10 @@ Observer = Callable[[str, float, bool], None]
 
 Result = TypeVar("Result")
 
+#: What a statement may raise because of the database or the network. The last, raised when the connection drops between
+#: two messages of the protocol, is not a subclass of the driver's other errors.
+FAULTS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
 _HEADER = re.compile(r"^-- name: (?P<name>[a-z][a-z0-9_]*)$", re.MULTILINE)
 _PROGRAM_LIMIT_EXCEEDED = "54000"
 #: Numeric value out of range, character not in repertoire, untranslatable character.
@@ -154,6 +158,16 @@ class Statements:
             return self._redacting(db, name, db.fetchrow, arguments, timeout)
         return self._run(name, db.fetchrow(self._texts[name], *arguments, timeout=timeout))
 
+    def fetch_one(
+        self, db: Session, name: str, *arguments: Any, timeout: float | None = None
+    ) -> Coroutine[Any, Any, asyncpg.Record]:
+        """Return the row of a statement that always has one, such as an aggregate, or a function that may raise."""
+        return _present(name, self.fetchrow(db, name, *arguments, timeout=timeout))
+
+    async def fetch_as(self, kind: Callable[..., Result], db: Session, name: str, *arguments: Any) -> list[Result]:
+        """Return the rows of a statement as objects whose fields are its columns."""
+        return [kind(**row) for row in await self.fetch(db, name, *arguments)]
+
     def fetchval(
         self, db: Session, name: str, *arguments: Any, timeout: float | None = None
     ) -> Coroutine[Any, Any, Any]:
@@ -246,6 +260,12 @@ class Statements:
                 label = self._labels[name]
                 for observer in _observers:
                     observer(label, seconds, succeeded)
+
+
+async def _present(name: str, fetching: Awaitable[asyncpg.Record | None]) -> asyncpg.Record:
+    row = await fetching
+    assert row is not None, f"the statement {name} returned no row"  # noqa: S101
+    return row
 
 
 def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]] = BY_SQLSTATE) -> Exception:

@@ -25,6 +25,7 @@ from typing import Any, TypeAlias
 
 import structlog
 
+from pulse.background import cancel
 from pulse.database import FAULTS
 from pulse.errors import (
     InvalidInputError,
@@ -441,9 +442,7 @@ class AgentRunner:
         """End the runs as failed, because this process is stopping; refuse further ones. Idempotent."""
         self._is_stopping = True
         tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel(*tasks)
         await self._heartbeat.close()
 
     def _remove(self, run_id: uuid.UUID) -> None:
@@ -468,9 +467,7 @@ class AgentRunner:
         try:
             await asyncio.wait([work, *signals], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (work, *signals):
-                task.cancel()
-            await asyncio.gather(work, *signals, return_exceptions=True)
+            await cancel(work, *signals)
         if not work.cancelled() and work.exception() is None:
             await self._end(run, lambda: self._runs.finish(run, result=context.result, usage=context.usage))
         elif watched.lost.is_set() or (not work.cancelled() and isinstance(work.exception(), _LOST)):

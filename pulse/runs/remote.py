@@ -163,7 +163,9 @@ class RemoteRuns:
 
 def _stored(holder: str) -> str:
     if not 1 <= len(holder) <= HOLDER_LENGTH_MAX or "\0" in holder:
-        raise InvalidInputError(f"holder is 1 to {HOLDER_LENGTH_MAX} characters without U+0000, not {holder[:40]!r}")
+        raise InvalidInputError(
+            f"holder must have 1 to {HOLDER_LENGTH_MAX} characters without U+0000, not {holder[:40]!r}"
+        )
     return _PREFIX + holder
 
 

@@ -103,11 +103,14 @@ class RunService:
             EventTooLargeError, StateTooLargeError: as `OpenSessionService.append`.
         """
         if not 1 <= len(run_id) <= ID_LENGTH_MAX or "\0" in run_id:
-            raise InvalidInputError(f"run_id is 1 to {ID_LENGTH_MAX} characters without U+0000, not {run_id[:40]!r}")
+            raise InvalidInputError(
+                f"run_id must have 1 to {ID_LENGTH_MAX} characters without U+0000, not {run_id[:40]!r}"
+            )
         key = SessionKey(app_name, user_id, session_id.strip())
         first = message or run_events.system_event(event_types.RUN_STARTED, {})
         events = [replace(first, invocation_id=run_id)]
-        row = await self._fetchrow(
+        row = await _STATEMENTS.fetch_one(
+            self._pool,
             "start_run",
             *key,
             run_id,
@@ -163,7 +166,9 @@ class RunService:
         marked = [replace(event, invocation_id=run.run_id) for event in events]
         rows = [event_input(event) for event in marked]
         tools = [recorded for event in marked if (recorded := _recorded(event))]
-        row = await self._fetchrow("write_run", run.app_name, run.run_id, run.holder, self.lease_seconds, rows, tools)
+        row = await _STATEMENTS.fetch_one(
+            self._pool, "write_run", run.app_name, run.run_id, run.holder, self.lease_seconds, rows, tools
+        )
         return self._written(
             read_run(row["run"], user_id=run.user_id, session_id=run.session_id), marked, row["stored"]
         )
@@ -217,7 +222,7 @@ class RunService:
         Raises:
             RunNotFoundError: no such run for this app and user.
         """
-        return _read(await self._fetchrow("request_cancel", app_name, user_id, run_id), user_id)
+        return _read(await _STATEMENTS.fetch_one(self._pool, "request_cancel", app_name, user_id, run_id), user_id)
 
     async def get(self, app_name: str, user_id: str, run_id: str) -> Run:
         """Read a run.
@@ -299,8 +304,8 @@ class RunService:
     ) -> RunWritten:
         marked = [replace(event, invocation_id=run.run_id) for event in events]
         rows = [event_input(event) for event in marked]
-        row = await self._fetchrow(
-            "end_run", run.app_name, run.run_id, run.holder, str(status), rows, error, error_code
+        row = await _STATEMENTS.fetch_one(
+            self._pool, "end_run", run.app_name, run.run_id, run.holder, str(status), rows, error, error_code
         )
         return self._written(
             read_run(row["run"], user_id=run.user_id, session_id=run.session_id), marked, row["stored"]
@@ -312,11 +317,6 @@ class RunService:
             self._notifier.wake(outcome)
         return RunWritten(run=run, events=outcome.events, new_events=outcome.new_events)
 
-    async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record:
-        row = await _STATEMENTS.fetchrow(self._pool, name, *arguments)
-        assert row is not None  # noqa: S101  # the function returns its row or raises
-        return row
-
 
 def _usage(usage: Usage) -> dict[str, Any]:
     return {"usage": [dict(each) for each in usage]} if usage else {}
@@ -324,7 +324,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
 
 def _checked(lease_seconds: float | None) -> float | None:
     if lease_seconds is not None and not 1 <= lease_seconds <= 3600:
-        raise InvalidInputError(f"a lease is 1 to 3600 seconds, not {lease_seconds}")
+        raise InvalidInputError(f"a lease must be from 1 to 3600 seconds, not {lease_seconds}")
     return lease_seconds
 
 

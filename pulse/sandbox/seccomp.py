@@ -59,7 +59,7 @@ def program(machine: str | None = None) -> bytes:
     """
     name = machine or platform.machine()
     if name not in _NUMBERS:
-        raise LookupError(f"the calls of {name} are not known: x86_64 and aarch64 are")
+        raise LookupError(f"the system calls of the machine {name} are not known; supported are x86_64 and aarch64")
     architecture, socket, socketpair, clone, denied = _NUMBERS[name]
     assert len(denied) == len(_NAMES)  # noqa: S101 - two lists of the same calls
     steps = [

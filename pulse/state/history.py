@@ -132,7 +132,7 @@ class StateHistory:
             InvalidInputError: the session has not reached this version; it was deleted and created again.
         """
         if not 0 <= version <= _VERSION_MAX:
-            raise InvalidInputError(f"version is 0 to {_VERSION_MAX}, not {version}")
+            raise InvalidInputError(f"version must be from 0 to {_VERSION_MAX}, not {version}")
         key = SessionKey(app_name, user_id, session_id.strip())
         row = await self._fetchrow("changes_since", key, version, user_version, app_version)
         if row["version"] < version:
@@ -200,8 +200,7 @@ class StateHistory:
 
         It reads every session of the app: for inspection, not for each request.
         """
-        row = await _STATEMENTS.fetchrow(self._pool, "rebuild_shared_states", app_name, user_id)
-        assert row is not None  # noqa: S101  # it is an aggregate
+        row = await _STATEMENTS.fetch_one(self._pool, "rebuild_shared_states", app_name, user_id)
         return SharedStates(
             user_state=without_deleted(unescape(row["user_state"])),
             user_is_complete=row["user_is_complete"],

@@ -405,7 +405,7 @@ class ToolCatalog:
         options: Mapping[str, Any],
         tools: Sequence[Mapping[str, Any]],
     ) -> SourceChange:
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool,
             "put_tool_source",
             self.app_name,
@@ -417,7 +417,6 @@ class ToolCatalog:
             escape_state(options),
             list(tools),
         )
-        assert row is not None  # noqa: S101 - a function of one row
         return SourceChange(added=tuple(row["added"]), changed=tuple(row["changed"]), gone=tuple(row["gone"]))
 
     async def _download(self, url: str, networks: Sequence[addresses.Network]) -> bytes:
@@ -481,7 +480,7 @@ def _definition(
     if nature not in ("again", "once"):
         raise InvalidInputError(f"the nature of a tool is again or once, not {nature!r:.40}")
     if isinstance(timeout_seconds, bool) or not 0 < timeout_seconds <= 3600:
-        raise InvalidInputError(f"timeout_seconds of a tool is up to 3,600, not {timeout_seconds!r:.40}")
+        raise InvalidInputError(f"timeout_seconds of a tool must be at most 3,600, not {timeout_seconds!r:.40}")
     if len(description) > 8192 or len(display_name) > _NAME_LENGTH_MAX:
         raise InvalidInputError("a tool's description has up to 8,192 characters, its display name up to 255")
     definition: dict[str, Any] = escape_state(

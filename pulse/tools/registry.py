@@ -362,7 +362,7 @@ class ToolRegistry(ToolCatalog):
     async def _decide(
         self, execution_id: uuid.UUID, user_id: str, *, approved: bool, is_answer: bool
     ) -> ToolOutcome | tuple[_Call, _Entry | None]:
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool,
             "decide_tool_call",
             self.app_name,
@@ -372,7 +372,6 @@ class ToolRegistry(ToolCatalog):
             3600.0 + _MARGIN_SECONDS,
             is_answer,
         )
-        assert row is not None  # noqa: S101 - a function of one row
         if row["outcome"] in ("busy", "other"):
             code: ToolErrorCode = "rate_limited" if row["outcome"] == "busy" else "waiting"
             message = {
@@ -501,7 +500,7 @@ class ToolRegistry(ToolCatalog):
             seconds = CLIENT_SECONDS if tool.kind == "client" else CONFIRMATION_SECONDS
         traced = parse_traceparent(span.traceparent)
         call.kept_input = _storable(call.given, schema)
-        row = await _STATEMENTS.fetchrow(
+        return await _STATEMENTS.fetch_one(
             self._pool,
             "begin_tool_call",
             self.app_name,
@@ -524,8 +523,6 @@ class ToolRegistry(ToolCatalog):
             seconds,
             *((None, None) if traced is None else (traced.trace_id, traced.span_id)),
         )
-        assert row is not None  # noqa: S101 - a function of one row
-        return row
 
     async def _run(
         self, entry: _Entry, call: _Call, execution_id: uuid.UUID, source: _Source | None = None

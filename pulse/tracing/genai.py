@@ -39,6 +39,3 @@ OWNERS: Final = (APP, USER, SESSION, RUN)
 
 #: Langfuse reads these besides the conventions.
 LANGFUSE_TYPE: Final = "langfuse.observation.type"
-
-#: The conventions' names of our providers.
-PROVIDERS: Final = {"gemini": "gcp.gemini", "openai": "openai", "anthropic": "anthropic"}

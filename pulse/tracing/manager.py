@@ -227,6 +227,8 @@ class TracingManager:
     ) -> Span:
         """Return the span of a call of a model: `operation` is ``generate_content``, ``chat`` or ``embeddings``.
 
+        `provider` is the conventions' name, such as ``gcp.gemini``, ``openai`` or ``anthropic``.
+
         What came back is set by the names of `pulse.tracing.genai`: tokens, finish reasons, the model that answered.
         """
         if self._recorder is None:
@@ -358,7 +360,7 @@ def _is_installed(package: str) -> bool:
 def _model_attributes(provider: str, operation: str, model: str) -> dict[str, Any]:
     return {
         genai.OPERATION: operation,
-        genai.PROVIDER: genai.PROVIDERS.get(provider, provider),
+        genai.PROVIDER: provider,
         genai.REQUEST_MODEL: model,
         genai.LANGFUSE_TYPE: "embedding" if operation == "embeddings" else "generation",
     }

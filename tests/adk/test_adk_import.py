@@ -312,11 +312,11 @@ async def test_what_cannot_be_imported_is_named_and_the_rest_is_copied(tmp_path:
         done = await copy(url, pool)
         why = {(each.user_id, each.session_id): each.reason for each in done.refused}
         for names, reason in {
-            ("", None): "user_id is 1 to 255 characters",
-            ("", "s"): "user_id is 1 to 255 characters",
-            (None, None): "app_name is 1 to 255 characters",
-            ("u", None): "app_name is 1 to 255 characters",
-            ("u", "s"): "app_name is 1 to 255 characters",
+            ("", None): "user_id must have 1 to 255 characters",
+            ("", "s"): "user_id must have 1 to 255 characters",
+            (None, None): "app_name must have 1 to 255 characters",
+            ("u", None): "app_name must have 1 to 255 characters",
+            ("u", "s"): "app_name must have 1 to 255 characters",
             ("ann", "  "): "its id is blank",
             ("ann", " s"): "its id differs from another session's only in blanks",
             ("ann", "big"): "over the limit of 20000",

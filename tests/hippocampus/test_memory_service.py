@@ -162,7 +162,7 @@ async def test_memories_are_filtered_by_session_and_by_when_they_were_said(
 @pytest.mark.parametrize("limit", [0, 1001, -1])
 async def test_pages_out_of_bounds_are_refused(service: OpenMemoryService, limit: int) -> None:
     for list_page in (service.list_memories, service.list_facts):
-        with pytest.raises(InvalidInputError, match="limit is 1 to 1000"):
+        with pytest.raises(InvalidInputError, match="limit must be from 1 to 1000"):
             await list_page(app_name="app", user_id="mei", limit=limit)
 
 

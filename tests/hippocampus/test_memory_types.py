@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from importlib import resources
 from typing import get_args
 
 import asyncpg
 
 from hippocampus import ContextAssembler, MemoryRetentionManager, MemorySearch
+from hippocampus.client import records
 from hippocampus.memory_types import MEMORY_TYPES, initial_score
 from hippocampus.records import Importance, MemoryType
 
@@ -44,9 +44,13 @@ async def test_each_type_is_found_where_its_entry_says(pool: asyncpg.Pool) -> No
     assert {memory.memory_type for memory in slices} == expected
 
 
-def test_each_entry_has_its_prompt_and_its_scores() -> None:
+def test_the_client_knows_the_same_types() -> None:
+    """It has a list of its own, since it imports only httpx."""
+    assert get_args(records.MemoryType) == get_args(MemoryType)
+
+
+def test_each_entry_has_its_scores() -> None:
     for name, entry in MEMORY_TYPES.items():
-        assert entry.prompt is None or resources.files("hippocampus.prompts").joinpath(entry.prompt).is_file()
         assert set(entry.by_importance) in (set(), set(get_args(Importance)))
         for importance in (None, *get_args(Importance)):
             assert 0 < initial_score(name, importance) <= 1

@@ -87,7 +87,7 @@ async def test_a_page_examines_and_counts_a_bounded_number(pool: asyncpg.Pool, m
     assert (await listed.list_users("a", limit=2)).following == "u2"
     assert [each.app_name for each in (await listed.list_apps()).apps] == ["a"]
     assert (await listed.list_apps(after="a")).apps == []
-    with pytest.raises(InvalidInputError, match="limit is 1 to 200"):
+    with pytest.raises(InvalidInputError, match="limit must be from 1 to 200"):
         await listed.list_users("a", limit=0)
     with pytest.raises(InvalidInputError, match="contains"):
         await listed.list_apps(contains="x" * 256)

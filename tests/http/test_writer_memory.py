@@ -12,6 +12,7 @@ import asyncpg
 import httpx
 import pytest
 
+from hippocampus.client import HippocampusClient
 from hippocampus.providers.local.embedding import LocalEmbedder
 from tests.support.api_rows import know, remember
 from tests.support.fake_gemini import FakeGemini
@@ -339,7 +340,7 @@ async def test_a_query_that_gemini_cannot_embed_is_searched_by_its_words(writer_
 
 
 async def test_candidates_and_merges_are_listed_and_decided(
-    client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection
+    client: httpx.AsyncClient, user: str, app: str, rows: asyncpg.Connection, writer: WriterProcess
 ) -> None:
     """A candidate is promoted, and a merged key is split. Other users' candidates and merges are not found."""
     for key, value, confidence in (("favourite food", "sushi", 0.9), ("food_preference", "ramen", 0.3)):
@@ -354,12 +355,18 @@ async def test_candidates_and_merges_are_listed_and_decided(
         )  # fmt: skip
     (candidate,) = (await client.get(f"{user}/fact-candidates")).json()["candidates"]
     assert (candidate["value"], candidate["held_value"], candidate["key"]) == ("ramen", "sushi", "favourite food")
+    async with HippocampusClient(writer.url, KEY, app_name=app) as typed:
+        (listed,) = [each async for each in typed.fact_candidates("ann")]
+    assert (listed.id, listed.value, listed.fact_id) == (candidate["id"], "ramen", candidate["fact_id"])
     stranger = f"/v1/apps/{app}/users/bob"
     refused = await client.post(f"{stranger}/fact-candidates/{candidate['id']}/promote")
     assert problem(refused)["type"] == "/problems/not-found"
     promoted = await client.post(f"{user}/fact-candidates/{candidate['id']}/promote")
     assert promoted.json() == {"fact_id": candidate["fact_id"]}
     (merge,) = (await client.get(f"{user}/fact-merges")).json()["merges"]
+    async with HippocampusClient(writer.url, KEY, app_name=app) as typed:
+        (same,) = [each async for each in typed.fact_merges("ann")]
+    assert (same.id, same.from_key, same.to_key) == (merge["id"], merge["from_key"], merge["to_key"])
     assert (merge["from_key"], merge["to_key"], merge["method"]) == ("food_preference", "favourite food", "normal_form")
     versions = (await client.get(f"{user}/facts/preference/food_preference/history")).json()["versions"]
     assert [(each["value"], each["outcome"]) for each in versions] == [("ramen", "current"), ("sushi", "superseded")]

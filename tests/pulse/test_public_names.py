@@ -9,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import hippocampus
 import pulse
 from tests.support.paths import ROOT
 
@@ -21,6 +23,7 @@ assert _spec.loader is not None
 names = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(names)
 
+ROOTS = (pulse, hippocampus)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 
@@ -39,21 +42,39 @@ def imported_from(path: Path) -> Iterator[tuple[str, str]]:
                 yield from ((node.module or "", each.name) for each in node.names)
 
 
-@pytest.mark.parametrize("name", pulse.__all__)
-def test_each_public_name_resolves(name: str) -> None:
+@pytest.mark.parametrize("package", ROOTS, ids=lambda package: package.__name__)
+def test_each_public_name_resolves(package: ModuleType) -> None:
     """It is the object of its module, and dir() lists it."""
-    module = importlib.import_module(pulse._PUBLIC[name])
-    assert getattr(pulse, name) is getattr(module, name)
-    assert name in dir(pulse)
+    for name in package.__all__:
+        module = importlib.import_module(package._PUBLIC[name])
+        assert getattr(package, name) is getattr(module, name), name
+    assert set(package.__all__) <= set(dir(package))
 
 
-def test_the_table_the_list_and_the_type_checkers_imports_agree() -> None:
+@pytest.mark.parametrize("package", ROOTS, ids=lambda package: package.__name__)
+def test_the_table_the_list_and_the_type_checkers_imports_agree(package: ModuleType) -> None:
     """A name that is missing in one of them would be public only for some users."""
-    tree = ast.parse(Path(pulse.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(package.__file__ or "").read_text(encoding="utf-8"))
     (checked,) = (node for node in tree.body if isinstance(node, ast.If) and isinstance(node.test, ast.Name))
     typed = {each.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for each in node.names}
-    assert typed == pulse._PUBLIC
-    assert sorted(pulse.__all__) == sorted(pulse._PUBLIC)
+    assert typed == package._PUBLIC
+    assert sorted(package.__all__) == sorted(package._PUBLIC)
+    # To a type checker, a module with this function has every name, a misspelt one too.
+    assert "__getattr__" not in [each.name for each in tree.body if isinstance(each, ast.FunctionDef)]
+
+
+def test_each_list_of_public_names_is_written_out() -> None:
+    """Then type checkers know the names, and ruff keeps every list in one order."""
+    computed = [
+        str(path.relative_to(ROOT))
+        for package in ("pulse", "hippocampus", "workers")
+        for path in (ROOT / package).rglob("*.py")
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign)
+        and [ast.unparse(each) for each in node.targets] == ["__all__"]
+        and not isinstance(node.value, ast.List)
+    ]
+    assert computed == []
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -70,23 +91,16 @@ def test_importing_the_package_imports_no_driver_and_no_extra(first_use: str) ->
     assert done.stdout.strip() == ""
 
 
-def defined_in(path: Path) -> list[str]:
-    """The public classes, functions and constants of a module."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    names = [each.name for each in body if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
-    names += [each.target.id for each in body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
-    return [name for name in names if not name.startswith("_")]
-
-
 @pytest.mark.parametrize("path", [*PAGES, *EXAMPLES], ids=lambda path: path.name)
 def test_what_the_documentation_imports_is_public(path: Path) -> None:
     """It comes from a package's root, or from an entry point that needs an extra."""
     for module, name in imported_from(path):
         if module.startswith("hippocampus.integrations."):
             # Not imported: the libraries of some don't fit beside the others.
-            public = defined_in(ROOT / f"{module.replace('.', '/')}.py")
+            source = ROOT / f"{module.replace('.', '/')}.py"
+            public = names.public_names(ast.parse(source.read_text(encoding="utf-8")))
         else:
-            assert module in ("pulse", "hippocampus", "hippocampus.adk", "hippocampus.client"), f"{path.name}: {module}"
+            assert module in names.PACKAGES, f"{path.name}: {module}"
             public = importlib.import_module(module).__all__
         assert name in public, f"{path.name}: from {module} import {name}"
 

@@ -57,7 +57,7 @@ async def test_both_recorders_store_the_same_spans(dsn: str, sdk: bool) -> None:
                     tool.set_attributes({"gcp.vertex.agent.llm_request": "secret", "number": 0.5, "nan": float("nan")})
                     tool.add_event("retried", {"reason": "busy", genai.OUTPUT_MESSAGES: "secret"})
                     inner = tool.traceparent
-                with manager.trace_llm_call("flash", provider="gemini") as call:
+                with manager.trace_llm_call("flash", provider="gcp.gemini") as call:
                     call.set_attributes({genai.INPUT_TOKENS: 3, genai.FINISH_REASONS: ["stop"], "none": None})
                     failing = manager.span("bad\0name", run_id="r\ud800")
                     with pytest.raises(ValueError, match="secret"), failing:

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +27,7 @@ import asyncpg
 import httpx
 import pytest
 
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,6 @@ PREVIOUS_RELEASE = "3d4e9361eab7ecb4b41482d741a446961bbaadbb"
 TREE = ("pulse", "hippocampus", "workers", "schema", "examples", "pyproject.toml")
 USERS = "/v1/apps/shop/users"
 SESSIONS = 8
-WAIT_SECONDS = 60.0
 PATIENCE_SECONDS = 30.0
 # What an expanding migration may do to tables that the previous release reads and writes.
 EXPANDING = """
@@ -167,12 +166,6 @@ class Role:
                 return False
 
         await until(answers)
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WAIT_SECONDS):
-        while not await condition():
-            await asyncio.sleep(0.05)
 
 
 @dataclasses.dataclass

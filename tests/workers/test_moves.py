@@ -20,6 +20,7 @@ from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.providers.local.embedding import LocalEmbedder
 from pulse import database
 from pulse.artifacts import ArtifactKey, ArtifactStore
+from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL, Cells, app_cell, part_of, parts_of
 from pulse.errors import AppMovingError, InvalidInputError, WrongCellError
 from pulse.session_service import OpenSessionService
@@ -29,7 +30,6 @@ from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import WriterProcess
 from workers.api import cells as api_cells
 from workers.embedded.server import EmbeddedServer
-from workers.process.background import in_background
 from workers.transfer.moves import Moved, MoveError, move
 
 APP = "shop's"

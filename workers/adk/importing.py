@@ -130,10 +130,9 @@ class AdkImport:
         if state.user_id is not None:
             check_filled("user_id", state.user_id)
         values = escape_state(state.state)
-        row = await _STATEMENTS.fetchrow(
+        row = await _STATEMENTS.fetch_one(
             self._pool, "import_state", state.app_name, state.user_id, values, self._overwrite_state
         )
-        assert row is not None  # noqa: S101  # the statement returns one
         self._copied.kept_keys += row["kept"]
         self._copied.erased_keys += row["erased"]
         self._copied.here["app_states" if state.user_id is None else "user_states"] += 1
@@ -191,8 +190,7 @@ class AdkImport:
     async def _append(self, key: SessionKey, batch: Sequence[Event], *, changes_state: bool) -> tuple[int, int]:
         """Store events; return how many of them are stored, and how many of those are new."""
         rows = [event_input(event) for event in batch]
-        row = await _STATEMENTS.fetchrow(self._pool, "append_past_events", *key, rows, changes_state)
-        assert row is not None  # noqa: S101  # the statement returns one
+        row = await _STATEMENTS.fetch_one(self._pool, "append_past_events", *key, rows, changes_state)
         return row["stored"], row["new"]
 
 

@@ -79,7 +79,7 @@ class HealthCheck:
         except SchemaError as error:
             _log.error("schema_mismatch", error=str(error))
             return Health("reachable", "mismatch")
-        except (OSError, DatabaseUnreachableError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        except (DatabaseUnreachableError, *database.FAULTS) as error:
             cause = error.__cause__ or error
             _log.error("database_unreachable", error=type(cause).__name__)
             is_exhausted = isinstance(cause, asyncpg.TooManyConnectionsError)

@@ -174,8 +174,7 @@ class Executors:
         _log.info("effect_ended", kind=effect.kind, key=effect.key, end=end)
 
     async def _rollback(self, session: Session, effect: Effect, event_id: int) -> Meta:
-        row = await _STATEMENTS.fetchrow(session, "open_effect", event_id)
-        assert row is not None  # noqa: S101 - it is open in this transaction
+        row = await _STATEMENTS.fetch_one(session, "open_effect", event_id)
         releases = ReleaseService(session, row["scope"])
         done = await releases.rollback(effect.params["cause"], release_id=effect.params["release"])
         return {"is_done": done.is_done, "release": done.release_id}
@@ -282,8 +281,7 @@ class Executors:
         """Run the executor of the release that decided the effect, also if another one is in force by now."""
         if self._own is None:
             raise CommandFailedError("no_sandbox")
-        row = await _STATEMENTS.fetchrow(session, "open_effect", event_id)
-        assert row is not None  # noqa: S101 - only this attempt may end it
+        row = await _STATEMENTS.fetch_one(session, "open_effect", event_id)
         files = await ReleaseService(session, row["scope"]).rules(int(row["meta"]["release"]))
         async with asyncio.timeout(TOOL_SECONDS_MAX):
             return {"calls": await self._own.execute(files, effect, event_id)}

@@ -23,6 +23,7 @@ from pulse.autonomic.releases import ReleaseService
 from pulse.autonomic.tick import TickLoop
 from pulse.autonomic.types import Rule
 from pulse.autonomic.watchers import COLLECT_SECONDS_MAX, Vitals, Watchers
+from pulse.background import in_background
 from pulse.sandbox.service import make_sandbox_backend
 from pulse.tools.registries import ToolRegistries
 from workers.autonomic import senses
@@ -32,7 +33,6 @@ from workers.autonomic.own import OwnParts, OwnWatchers
 from workers.autonomic.restarting import make_restarter
 from workers.pools import get_pool
 from workers.process import signals
-from workers.process.background import in_background
 from workers.queue.app import JobApp, make_connector
 from workers.settings import Settings, SettingsError, machine_name, watchdog_address
 from workers.telemetry.metrics import Metrics

@@ -210,8 +210,7 @@ class SharedSenses:
 
     async def database(self) -> dict[str, Any]:
         """Return the database's size, also in per cent of its quota, its connections and its oldest transaction."""
-        row = await _STATEMENTS.fetchrow(self._pool, "database", timeout=3)
-        assert row is not None  # noqa: S101 - it always has one row
+        row = await _STATEMENTS.fetch_one(self._pool, "database", timeout=3)
         percent = round(100 * row["size"] / self._bytes_max, 1) if self._bytes_max else None
         return {**dict(row), "oldest_transaction": round(row["oldest_transaction"], 1), "percent": percent}
 

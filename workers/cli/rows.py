@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from pulse.postgres.statements import Statements
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 _STATEMENTS = Statements("workers.cli")
-Row = TypeVar("Row")
 
 
 class Owner(NamedTuple):
@@ -161,7 +160,7 @@ async def users(
     pool: Pool, app: str | None, user: str | None, *, limit: int, after: tuple[str, str] | None = None
 ) -> list[UserSummary]:
     """Return users by app and name, after those two."""
-    return await _fetch(UserSummary, pool, "users", app, user, limit, *(after or (None, None)))
+    return await _STATEMENTS.fetch_as(UserSummary, pool, "users", app, user, limit, *(after or (None, None)))
 
 
 async def policies(pool: Pool, *, limit: int, after: str | None) -> list[AppPolicy]:
@@ -169,7 +168,7 @@ async def policies(pool: Pool, *, limit: int, after: str | None) -> list[AppPoli
     # Here: most commands do without it.
     from hippocampus.retention.policies import AppPolicy
 
-    return await _fetch(AppPolicy, pool, "policies", limit, after)
+    return await _STATEMENTS.fetch_as(AppPolicy, pool, "policies", limit, after)
 
 
 async def erasures(pool: Pool, app: str | None, user: str | None, *, limit: int, before: UUID | None) -> list[Erasure]:
@@ -190,12 +189,12 @@ async def turns(pool: Pool, keys: Iterable[tuple[UUID, int]]) -> Turns:
 
 async def changed_facts(pool: Pool, owner: Owner, *, limit: int) -> list[FactReplacement]:
     """Return the latest replacements of a user's facts, by fact and in the order of time."""
-    return await _fetch(FactReplacement, pool, "changed_facts", *owner, limit)
+    return await _STATEMENTS.fetch_as(FactReplacement, pool, "changed_facts", *owner, limit)
 
 
 async def job_history(pool: Pool, job_id: UUID) -> list[JobEvent]:
     """Return what happened to a job, for as long as the queue keeps it."""
-    return await _fetch(JobEvent, pool, "job_history", job_id)
+    return await _STATEMENTS.fetch_as(JobEvent, pool, "job_history", job_id)
 
 
 async def session_names(pool: Pool, threads: Sequence[UUID]) -> dict[UUID, str]:
@@ -211,7 +210,7 @@ async def session_counts(pool: Pool, threads: Sequence[UUID | None]) -> dict[UUI
 
 async def job_counts(pool: Pool, app: str, *, since: datetime) -> JobCounts:
     """Count an app's jobs that were made or ended since a time."""
-    (counts,) = await _fetch(JobCounts, pool, "job_counts", app, since)
+    (counts,) = await _STATEMENTS.fetch_as(JobCounts, pool, "job_counts", app, since)
     return counts
 
 
@@ -223,8 +222,4 @@ async def now(pool: Pool) -> datetime:
 
 async def forecast(pool: Pool, app: str | None, user: str | None, days: Sequence[float]) -> list[Forecast]:
     """Return how many memories would be archived so many days from now, if none were used."""
-    return await _fetch(Forecast, pool, "forecast", app, user, days)
-
-
-async def _fetch(kind: type[Row], pool: Pool, name: str, *arguments: Any) -> list[Row]:
-    return [kind(**row) for row in await _STATEMENTS.fetch(pool, name, *arguments)]
+    return await _STATEMENTS.fetch_as(Forecast, pool, "forecast", app, user, days)

@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from pulse.background import in_background
 from pulse.postgres.backoff import Backoff
 from workers.embedded.binaries import EmbeddedServerError
 from workers.embedded.server import EmbeddedServer
@@ -33,12 +34,8 @@ async def revived(home: Path, on_change: Callable[[str], None]) -> AsyncIterator
     server = EmbeddedServer(home)
     try:
         await asyncio.to_thread(server.start)
-        task = asyncio.create_task(_revive(server, on_change))
-        try:
+        async with in_background(_revive(server, on_change)):
             yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
     finally:
         # It also ends the wait of a thread that starts the server, which no cancellation does.
         await asyncio.to_thread(server.stop)

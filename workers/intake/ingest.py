@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hippocampus.transfer.given_memories import GivenMemories
+from pulse.background import cancel
 from pulse.errors import EventConflictError, InvalidInputError, SessionExistsError
 from pulse.names import check_owner
 from pulse.session_key import SessionKey
@@ -131,9 +132,7 @@ class Ingest:
                 await self._write(self._sessions[session_id])
             await self._settle()
         finally:
-            for write in self._writes:
-                write.cancel()
-            await asyncio.gather(*self._writes, return_exceptions=True)
+            await cancel(*self._writes)
         if finalize:
             await self._finalize()
         return self.done

@@ -129,7 +129,7 @@ class SharedCallGate:
         rule = self._rule
         waited = 0.0
         while True:
-            row = await _STATEMENTS.fetchrow(
+            row = await _STATEMENTS.fetch_one(
                 self._pool,
                 "admit_call",
                 rule.limit,
@@ -140,7 +140,6 @@ class SharedCallGate:
                 rule.call_seconds_max + PROBE_MARGIN_SECONDS,
                 timeout=STATEMENT_SECONDS_MAX,
             )
-            assert row is not None  # noqa: S101 - a function of one row
             pause = max(row["wait_seconds"], _YIELD_SECONDS_MIN)
             if not rule.yields or row["refusal"] != "limited" or waited + pause > rule.wait_seconds_max:
                 break

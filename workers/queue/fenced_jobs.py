@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 _log = structlog.get_logger(__name__)
+#: What is logged of an attempt's end, by its outcome.
+_EVENTS = {
+    "succeeded": "job_succeeded",
+    "retried": "job_retried",
+    "postponed": "job_postponed",
+    "failed": "job_failed",
+    "released": "job_released",
+    "aborted": "job_aborted",
+    "fenced": "job_fenced",
+}
 
 #: Waits before the end of a job is written again after the database failed.
 WRITE_AGAIN_SECONDS = (0.1, 0.4, 1.0)
@@ -134,7 +144,7 @@ class FencedJobManager(manager.JobManager):
             self._metrics.fenced.labels(job.queue).inc()
         self._metrics.jobs.labels(job.queue, job.task_name, outcome).inc()
         cause = {} if error is None else {"error_type": type(error).__name__, "error_code": failures.code_of(error)}
-        _log.info(f"job_{outcome}", **cause)
+        _log.info(_EVENTS[outcome], **cause)
 
     async def _write(self, claim: JobClaim, statement: str, arguments: tuple[Any, ...]) -> None:
         async for attempt in AsyncRetrying(

@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
+from pulse.background import in_background
 from workers.failures import DATABASE_FAULTS
 from workers.telemetry import discovery
 from workers.telemetry.discovery import Target
@@ -65,13 +66,11 @@ async def serving(
     with _listening(registry, host, base) as port:
         target = Target(advertised(host), port, role, os.getpid())
         await _register(pool, target, commits)
-        heartbeat = asyncio.create_task(_keep_registered(pool, target, commits))
         _log.info("metrics_served", host=host, port=port)
         try:
-            yield port
+            async with in_background(_keep_registered(pool, target, commits)):
+                yield port
         finally:
-            heartbeat.cancel()
-            await asyncio.gather(heartbeat, return_exceptions=True)
             with contextlib.suppress(*DATABASE_FAULTS):
                 # Also bounds the wait for a connection.
                 await asyncio.wait_for(discovery.unregister(pool, target), discovery.UNREGISTER_SECONDS_MAX)

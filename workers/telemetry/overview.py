@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from pulse.postgres.statements import Statements
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 #: Rows that a reading of the last hours or days counts at most, of each kind.
 COUNTED_MAX = 200_000
 _STATEMENTS = Statements("workers.telemetry", "overview.sql")
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,64 +161,64 @@ class DayCost:
 
 async def totals(pool: Pool) -> Totals:
     """Return how much is stored."""
-    (found,) = await _fetch(Totals, pool, "totals")
+    (found,) = await _STATEMENTS.fetch_as(Totals, pool, "totals")
     return found
 
 
 async def spend(pool: Pool) -> Spend:
     """Return what models were called for."""
-    (found,) = await _fetch(Spend, pool, "spend")
+    (found,) = await _STATEMENTS.fetch_as(Spend, pool, "spend")
     return found
 
 
 async def lag(pool: Pool) -> list[Lag]:
     """Return what is not consolidated yet, by stage."""
-    return await _fetch(Lag, pool, "lag")
+    return await _STATEMENTS.fetch_as(Lag, pool, "lag")
 
 
 async def failures(pool: Pool, *, limit: int) -> list[Failures]:
     """Return the failed jobs by error code, the most frequent first."""
-    return await _fetch(Failures, pool, "failures", limit)
+    return await _STATEMENTS.fetch_as(Failures, pool, "failures", limit)
 
 
 async def live_processes(pool: Pool, *, within_seconds: float) -> list[Process]:
     """Return the roles' processes that reported within so many seconds."""
-    return await _fetch(Process, pool, "live_processes", within_seconds)
+    return await _STATEMENTS.fetch_as(Process, pool, "live_processes", within_seconds)
 
 
 async def queues(pool: Pool) -> list[Queue]:
     """Return the queues that hold jobs."""
-    return await _fetch(Queue, pool, "queues")
+    return await _STATEMENTS.fetch_as(Queue, pool, "queues")
 
 
 async def breakers(pool: Pool) -> list[Breaker]:
     """Return the breakers of all models, by worker pool."""
-    return await _fetch(Breaker, pool, "breakers")
+    return await _STATEMENTS.fetch_as(Breaker, pool, "breakers")
 
 
 async def limits(pool: Pool) -> list[Limit]:
     """Return the limits of all models."""
-    return await _fetch(Limit, pool, "limits")
+    return await _STATEMENTS.fetch_as(Limit, pool, "limits")
 
 
 async def refused_texts(pool: Pool) -> list[RefusedTexts]:
     """Return how many texts have no vector because their model refused them."""
-    return await _fetch(RefusedTexts, pool, "texts_without_vector")
+    return await _STATEMENTS.fetch_as(RefusedTexts, pool, "texts_without_vector")
 
 
 async def failed_jobs(pool: Pool, *, limit: int) -> list[FailedJob]:
     """Return the jobs that failed last."""
-    return await _fetch(FailedJob, pool, "failed_jobs", limit)
+    return await _STATEMENTS.fetch_as(FailedJob, pool, "failed_jobs", limit)
 
 
 async def hours(pool: Pool, count: int) -> list[Hour]:
     """Return what happened in each of the last hours, the current one last; an hour counts up to `COUNTED_MAX` rows."""
-    return await _fetch(Hour, pool, "hours", count, COUNTED_MAX)
+    return await _STATEMENTS.fetch_as(Hour, pool, "hours", count, COUNTED_MAX)
 
 
 async def day_costs(pool: Pool, days: int) -> list[DayCost]:
     """Return what each app cost on each of the last days, the newest first, of up to `COUNTED_MAX` jobs."""
-    return await _fetch(DayCost, pool, "day_costs", days, COUNTED_MAX)
+    return await _STATEMENTS.fetch_as(DayCost, pool, "day_costs", days, COUNTED_MAX)
 
 
 async def pulse_scopes(pool: Pool) -> list[str]:
@@ -231,7 +230,3 @@ async def oldest_webhook_seconds(pool: Pool) -> float:
     """Return for how long the webhook delivery that is overdue for longest has waited."""
     seconds: float = await _STATEMENTS.fetchval(pool, "oldest_webhook_seconds")
     return seconds
-
-
-async def _fetch(kind: type[Row], pool: Pool, name: str, *arguments: Any) -> list[Row]:
-    return [kind(**row) for row in await _STATEMENTS.fetch(pool, name, *arguments)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pulse import database
+from pulse.background import in_background
 from workers.failures import DATABASE_FAULTS
 from workers.pools import POOLS
 from workers.settings import Settings
@@ -28,12 +29,8 @@ _QUEUES = sorted(queue for pool in POOLS.values() for queue in pool.queues)
 @contextlib.asynccontextmanager
 async def export_queue(settings: Settings, gauges: QueueGauges) -> AsyncIterator[None]:
     """Refresh the gauges for as long as this process is the one that exports them."""
-    task = asyncio.create_task(_export(settings, gauges))
-    try:
+    async with in_background(_export(settings, gauges)):
         yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _export(settings: Settings, gauges: QueueGauges) -> None:

@@ -63,8 +63,7 @@ async def take_export_lock(connection: Connection) -> bool:
 
 async def read_queue(db: Session) -> QueueState:
     """Return everything that the gauges show, in one statement."""
-    row = await _STATEMENTS.fetchrow(db, "queue_state", timeout=_STATE_SECONDS_MAX)
-    assert row is not None  # noqa: S101 - one row without a table
+    row = await _STATEMENTS.fetch_one(db, "queue_state", timeout=_STATE_SECONDS_MAX)
     return QueueState(
         {(queue, status): jobs for queue, status, jobs in row["depths"]},
         row["ages"],

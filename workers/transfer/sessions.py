@@ -235,8 +235,7 @@ async def _store(
 
 
 async def _check_whole(connection: Connection | PoolConnectionProxy, thread_id: UUID) -> None:
-    row = await _STATEMENTS.fetchrow(connection, "count_events", thread_id)
-    assert row is not None  # noqa: S101 - it was stored in this transaction
+    row = await _STATEMENTS.fetch_one(connection, "count_events", thread_id)
     if not row["events"] == row["last_seq"] == row["last_stored"]:
         raise InvalidInputError(f"it claims {row['last_seq']} events, and {row['events']} follow")
 

@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from workers.webhooks.http_post import Answer
 
 _log = structlog.get_logger("workers.webhooks.sender")
+#: What is logged of an attempt's end, by its outcome.
+_EVENTS = {
+    "delivered": "webhook_delivered",
+    "retried": "webhook_retried",
+    "failed": "webhook_failed",
+    "gone": "webhook_gone",
+}
 _STATEMENTS = Statements("workers.webhooks", "deliveries.sql", errors=BY_SQLSTATE)
 
 #: What a receiver asks for by Retry-After is followed up to this.
@@ -105,7 +112,7 @@ class WebhookSender:
         self._metrics.webhooks.labels(outcome).inc()
         # Not the address: its path or query may hold a token.
         _log.info(
-            f"webhook_{outcome}",
+            _EVENTS[outcome],
             delivery_id=str(delivery_id),
             endpoint_id=str(row["endpoint_id"]),
             webhook_attempt=row["attempt"],

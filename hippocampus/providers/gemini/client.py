@@ -18,6 +18,7 @@ from google.genai import errors as genai_errors
 from google.genai import types
 
 from hippocampus.errors import TransientProviderError
+from hippocampus.providers.calls import check_connection
 from hippocampus.providers.gemini import faults
 from hippocampus.providers.per_loop import PerLoop
 
@@ -51,12 +52,7 @@ class GeminiConnection:
     def __post_init__(self) -> None:
         if not self.api_key.strip():
             raise ValueError("api_key is blank: set GOOGLE_API_KEY, or use the local provider")
-        if not self.base_url.startswith(("http://", "https://")):
-            raise ValueError(f"base_url must begin with http:// or https://, not {self.base_url!r}")
-        if not 0 < self.timeout_seconds < math.inf:
-            raise ValueError(f"timeout_seconds must be above 0, not {self.timeout_seconds}")
-        if self.attempts < 1 or self.concurrency < 1:
-            raise ValueError("attempts and concurrency must be at least 1")
+        check_connection(self.base_url, self.timeout_seconds, self.attempts, self.concurrency)
 
 
 class GeminiClient:

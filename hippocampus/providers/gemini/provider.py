@@ -19,7 +19,7 @@ from google.genai import types
 
 from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import registry
-from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
+from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep, TracedAs
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.gemini import tool_calls
 from hippocampus.providers.gemini.answers import read_answer, usage_of
@@ -39,9 +39,9 @@ PROVIDER = "gemini"
 GENERATION_MODEL = registry.PROVIDERS[PROVIDER].generation_model
 EMBEDDING_MODEL = registry.PROVIDERS[PROVIDER].embedding_model
 
-#: What the API accepts in one batchEmbedContents.
 #: What is requested unless the settings name another number.
 DIMENSIONS = 1536
+#: What the API accepts in one batchEmbedContents.
 _TEXTS_PER_CALL_MAX = 100
 
 _TASK_TYPES: dict[EmbeddingTask, str] = {"document": "RETRIEVAL_DOCUMENT", "query": "RETRIEVAL_QUERY"}
@@ -78,6 +78,24 @@ def _connection(config: ModelConfig) -> GeminiConnection:
     )
 
 
+def _caller(
+    model: str,
+    connection: GeminiConnection,
+    on_call: CallObserver | None,
+    gate: CallGate | None,
+    sleep: Sleep = asyncio.sleep,
+) -> Caller:
+    return Caller(
+        PROVIDER,
+        model,
+        attempts=connection.attempts,
+        on_call=on_call,
+        gate=gate,
+        sleep=sleep,
+        traced_as=TracedAs("gcp.gemini", "generate_content"),
+    )
+
+
 class GeminiGenerator(StructuredGenerator):
     """Summaries, facts and insights from Gemini, by structured output."""
 
@@ -94,9 +112,7 @@ class GeminiGenerator(StructuredGenerator):
         super().__init__(PROVIDER, model or GENERATION_MODEL, concurrency=connection.concurrency)
         self._output_tokens_max = output_tokens_max
         self._client = GeminiClient(connection)
-        self._caller = Caller(
-            PROVIDER, self._model, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep
-        )
+        self._caller = _caller(self._model, connection, on_call, gate, sleep)
 
     async def check(self) -> None:
         """Ask for the model's description, which costs nothing; see `hippocampus.providers.protocols.Checkable`."""
@@ -116,12 +132,7 @@ class GeminiGenerator(StructuredGenerator):
             response_json_schema=task.schema,
         )
 
-        async def send() -> types.GenerateContentResponse:
-            return await self._client.send(
-                lambda models: models.generate_content(model=self._model, contents=contents, config=config)
-            )
-
-        return read_answer(await self._caller.call(task.operation, send, usage_of))
+        return read_answer(await self._generate(task.operation, contents, config))
 
     async def converse(
         self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
@@ -135,12 +146,17 @@ class GeminiGenerator(StructuredGenerator):
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         )
 
+        return tool_calls.read_step(await self._generate("converse", contents, config))
+
+    async def _generate(
+        self, operation: str, contents: Any, config: types.GenerateContentConfig
+    ) -> types.GenerateContentResponse:
         async def send() -> types.GenerateContentResponse:
             return await self._client.send(
                 lambda models: models.generate_content(model=self._model, contents=contents, config=config)
             )
 
-        return tool_calls.read_step(await self._caller.call("converse", send, usage_of))
+        return await self._caller.call(operation, send, usage_of)
 
 
 class GeminiEmbedder(ChunkedEmbedder):
@@ -164,9 +180,7 @@ class GeminiEmbedder(ChunkedEmbedder):
             size=dimensions or DIMENSIONS,
         )
         self._client = GeminiClient(connection)
-        self._caller = Caller(
-            PROVIDER, self._name, attempts=connection.attempts, on_call=on_call, gate=gate, sleep=sleep
-        )
+        self._caller = _caller(self._name, connection, on_call, gate, sleep)
 
     async def check(self) -> None:
         """Ask for the model's description, which costs nothing; see `hippocampus.providers.protocols.Checkable`."""
@@ -204,7 +218,7 @@ class GeminiTokenCounter:
     ) -> None:
         self._model = model or GENERATION_MODEL
         self._client = GeminiClient(connection)
-        self._caller = Caller(PROVIDER, self._model, attempts=connection.attempts, on_call=on_call, gate=gate)
+        self._caller = _caller(self._model, connection, on_call, gate)
 
     @property
     def model(self) -> str:

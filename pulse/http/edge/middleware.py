@@ -18,12 +18,12 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import asyncpg
 import structlog
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pulse.database import FAULTS
 from pulse.http.edge import problems
 from pulse.http.edge.key_ring import ANYBODY, KeyRing
 from pulse.http.edge.refusals import refuse
@@ -247,7 +247,7 @@ class KeyGuard:
         try:
             async with asyncio.timeout(_KEY_SECONDS):
                 grant = await self._keys.grant_of(headers.get("authorization", ""))
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError) as error:
+        except FAULTS as error:
             kind = problems.kind_of(error)
             if kind is problems.INTERNAL:
                 raise

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from pulse import errors
+from pulse.database import FAULTS
 
 MEDIA_TYPE = "application/problem+json"
 _SCHEMAS = "#/components/schemas/"
@@ -438,7 +439,7 @@ def _allow(request: Request, app: FastAPI) -> dict[str, str]:
 
 def _detail(kind: Kind, error: Exception) -> str:
     """Return the exception's message, unless it could contain the database's address."""
-    if kind.status >= 500 or isinstance(error, asyncpg.PostgresError | asyncpg.InterfaceError | OSError):
+    if kind.status >= 500 or isinstance(error, FAULTS):
         return kind.advice
     return f"{error}. {kind.advice}" if kind.advice not in str(error) else str(error)
 

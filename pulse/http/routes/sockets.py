@@ -38,6 +38,7 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from pulse.agui import types as agui
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
+from pulse.background import cancel
 from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
 from pulse.http.edge import problems
@@ -108,9 +109,7 @@ async def follow_thread(
     try:
         await asyncio.wait({sender, reader}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (sender, reader):
-            task.cancel()
-        await asyncio.gather(sender, reader, return_exceptions=True)
+        await cancel(sender, reader)
 
 
 def _decoded(thread_id: str) -> str:
@@ -229,9 +228,7 @@ async def _run_agents(socket: WebSocket, agent_name: str | None, offset: str | N
     try:
         await asyncio.wait({reader, runner}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (reader, runner):
-            task.cancel()
-        await asyncio.gather(reader, runner, return_exceptions=True)
+        await cancel(reader, runner)
 
 
 async def _read_inputs(socket: WebSocket, access: Access, inputs: _Inputs) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable
+from typing import Any
 
 import structlog
 
-_log = structlog.get_logger("workers.process.background")
+_log = structlog.get_logger("pulse.background")
 
 
 @contextlib.asynccontextmanager
@@ -20,8 +21,14 @@ async def in_background(work: Awaitable[None]) -> AsyncIterator[None]:
         yield
     finally:
         task.remove_done_callback(_log_failure)  # A driver may report another error in place of the cancellation.
+        await cancel(task)
+
+
+async def cancel(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks and wait until they have ended; what they raise is dropped."""
+    for task in tasks:
         task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _log_failure(task: asyncio.Future[None]) -> None:
