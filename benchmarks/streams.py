@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
-import re
 import resource
 import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import asyncpg
@@ -25,14 +25,13 @@ import httpx
 from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
+from benchmarks.subscribers import OWNER
 from pulse.events import Event
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 
-OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}
 PER_SECOND = 100
-MARK = re.compile(rb'"mark":"([^"]+)"')
 FRAME_ID = re.compile(rb"^id: ?([^\r\n]+)\n", re.MULTILINE)
 
 
@@ -168,36 +167,6 @@ class Stream:
         return line
 
 
-class Subscriber(asyncio.Protocol):
-    """An SSE connection that hands over whole frames."""
-
-    def __init__(self, run: str, take: Callable[[bytes], None]) -> None:
-        self._run, self._take = run, take
-        self._rest = b""
-        self.opened = asyncio.Event()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # a socket's
-        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
-        self.transport.write(f"GET /api/runs/{self._run}/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
-
-    def data_received(self, data: bytes) -> None:
-        text = self._rest + data
-        whole = text.rfind(b"\n\n") + 1
-        self._rest = text[whole:]
-        if self.opened.is_set():
-            self._take(text[:whole])
-        elif b"STATE_SNAPSHOT" in text[:whole]:
-            self.opened.set()
-
-    @classmethod
-    async def open(cls, address: str, run: str, take: Callable[[bytes], None]) -> Subscriber:
-        host, port = address.removeprefix("http://").split(":")
-        _, own = await asyncio.get_running_loop().create_connection(lambda: cls(run, take), host, int(port))
-        await own.opened.wait()
-        return own
-
-
 async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> None:
     """100 events per second in one run: from before the append, in one process, to the frame, read in this one."""
     sessions, runs = OpenSessionService(pool), RunService(pool)
@@ -236,49 +205,41 @@ async def append_to_many(
 ) -> None:
     """This many SSE subscribers of one run, and this many events per second: from before the append to every frame.
 
-    The subscribers share one process, which takes processor time of its own for each frame, apart from the writer's.
+    The subscribers are a process of their own (`benchmarks.subscribers`), and a frame is dated as its bytes arrive.
     """
     sessions, runs = OpenSessionService(pool), RunService(pool)
     await sessions.create_session("bench", "u", session_id="many")
     run = (await runs.start("bench", "u", "many", "run-many")).run
-    begun: dict[bytes, float] = {}
+    begun: dict[str, int] = {}
     appends: list[float] = []
-    first: dict[bytes, float] = {}
-    latencies: list[float] = []
     total = int(per_second * seconds)
 
-    def take(data: bytes) -> None:
-        now = time.perf_counter()
-        for mark in MARK.findall(data):
-            latencies.append(taken := (now - begun[mark]) * 1000)
-            first.setdefault(mark, taken)
-
     async def append(n: int) -> None:
-        begun[f"m{n}".encode()] = began = time.perf_counter()
+        begun[f"m{n}"] = began = time.time_ns()
         await runs.write(run, [Event(author="model", event_type="work_plan", content={"mark": f"m{n}"})])
-        appends.append((time.perf_counter() - began) * 1000)
+        appends.append((time.time_ns() - began) / 1e6)
 
-    streams: list[Subscriber] = []
-    for _ in range(0, count, 50):
-        opening = (Subscriber.open(address, "run-many", take) for _ in range(min(50, count - len(streams))))
-        streams += await asyncio.gather(*opening)
-    used, own = cpu_seconds(pid), time.process_time()
+    program = (sys.executable, "-m", "benchmarks.subscribers", address, "run-many", str(count), str(total))
+    subscribers = await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE, limit=1 << 30)
+    assert subscribers.stdout is not None
+    if await subscribers.stdout.readline() != b"open\n":
+        raise SystemExit("the subscribers could not connect")
+    used = cpu_seconds(pid)
     await paced(total, append, per_second)
-    for _ in range(600):
-        if len(latencies) == total * count:
-            break
-        await asyncio.sleep(0.1)
-    used, own = cpu_seconds(pid) - used, time.process_time() - own
+    read = json.loads(await subscribers.stdout.readline())
+    used = cpu_seconds(pid) - used
+    arrivals: dict[str, list[int]] = read["arrivals"]
+    latencies = [(at - begun[mark]) / 1e6 for mark, times in arrivals.items() for at in times]
+    first, last = ([(end(times) - begun[mark]) / 1e6 for mark, times in arrivals.items()] for end in (min, max))
     row(f"append to SSE frame, {count} subscribers, {per_second}/s, p50", f"{percentile(latencies, 0.5):.1f} ms")
     figure("frames_many_p99", percentile(latencies, 0.99))
     row("  of that, the append: p50, p99", f"{percentile(appends, 0.5):.1f} ms", f"{percentile(appends, 0.99):.1f} ms")
-    arrived = list(first.values())
-    row("  the first frame: p50, p99", f"{percentile(arrived, 0.5):.1f} ms", f"{percentile(arrived, 0.99):.1f} ms")
+    row("  the first frame: p50, p99", f"{percentile(first, 0.5):.1f} ms", f"{percentile(first, 0.99):.1f} ms")
+    row("  the last frame: p50, p99", f"{percentile(last, 0.5):.1f} ms", f"{percentile(last, 0.99):.1f} ms")
     figure("frames_many_lost", total * count - len(latencies), f"of {total * count}")
     row("  processor time for each frame: the writer", f"{used / len(latencies) * 1e6:.1f} us")
-    row("    the process of all subscribers", f"{own / len(latencies) * 1e6:.1f} us")
-    for each in streams:
-        each.transport.close()
+    row("    the process of all subscribers", f"{read['seconds'] / len(latencies) * 1e6:.1f} us")
+    await subscribers.wait()
     await runs.finish(run)
     await runs.close()
 

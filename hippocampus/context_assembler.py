@@ -26,6 +26,7 @@ from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine,
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
+from pulse import collecting
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
@@ -246,7 +247,9 @@ class ContextAssembler:
         if language is None:
             language = _language_of(rows, text)
         found = _Found(budget, text, language, degraded, app_name, user_id, vector, None if vector is None else model)
-        return _candidates(rows, language, text), rows[0]["instructions"] or [], found
+        with collecting.paused():
+            candidates = _candidates(rows, language, text)
+        return candidates, rows[0]["instructions"] or [], found
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
         """Return what may be sent to a model of texts; see `pulse.postgres.statements.without_secrets`."""
@@ -311,16 +314,17 @@ class ContextAssembler:
         packer = pack if earlier is None else partial(pack_stable, earlier=earlier)
 
         def packed(tokens: int) -> ContextWindow:
-            return packer(
-                candidates,
-                max_tokens=tokens,
-                ratios=ratios,
-                system_prompt=system_prompt,
-                language=found.language,
-                counter=self._counter,
-                template=form,
-                query=found.query,
-            )
+            with collecting.paused():
+                return packer(
+                    candidates,
+                    max_tokens=tokens,
+                    ratios=ratios,
+                    system_prompt=system_prompt,
+                    language=found.language,
+                    counter=self._counter,
+                    template=form,
+                    query=found.query,
+                )
 
         window = packed(found.budget)
         if self._window_counter is not None:

@@ -92,9 +92,9 @@ async def test_a_change_for_every_app_reaches_those_without_their_own(pool: asyn
         ({"deep_tokens": 2**31}, "deep_tokens must be a whole number"),
         ({"consolidate": 1}, "consolidate must be True or False"),
         ({"retention_curve": "linear"}, "retention_curve must be one of strength, classic"),
-        ({"app_name": ""}, "app_name is 1 to 255 characters"),
-        ({"app_name": "a" * 256}, "app_name is 1 to 255 characters"),
-        ({"app_name": "a\0b"}, "app_name is 1 to 255 characters"),
+        ({"app_name": ""}, "app_name must have 1 to 255 characters"),
+        ({"app_name": "a" * 256}, "app_name must have 1 to 255 characters"),
+        ({"app_name": "a\0b"}, "app_name must have 1 to 255 characters"),
         ({}, "name at least one field"),
     ],
 )

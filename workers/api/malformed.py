@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import resource
 import time
 import uuid
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 
 import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from pulse.http.edge import problems
 
@@ -102,6 +103,27 @@ class ProblemProtocol(H11Protocol):
         super().data_received(data)
         if self.cycle is not cycle or self.transport.is_closing():
             self._head_arrived()
+
+    def handle_events(self) -> None:
+        """Read; a request may write to its connection past h11."""
+        cycle = self.cycle
+        super().handle_events()
+        if self.cycle is not cycle and self.scope["http_version"] == "1.1" and self.scope["method"] != "HEAD":
+            # Its task begins later.
+            self.scope["state"]["server_write"] = functools.partial(self._write_chunk, self.cycle)
+
+    def _write_chunk(self, cycle: RequestResponseCycle, data: bytes) -> bool:
+        """Write a piece of a response without a length, as h11 would; False if the client is not ready for it."""
+        if (
+            cycle is not self.cycle
+            or not cycle.response_started
+            or cycle.response_complete
+            or self.flow.write_paused
+            or self.transport.is_closing()
+        ):
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection over to the protocol of WebSockets; it counts for the process, not for its address."""
