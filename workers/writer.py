@@ -31,7 +31,7 @@ from uvicorn.server import ServerState
 
 from pulse import database
 from pulse.cells import DEFAULT_CELL
-from pulse.errors import DatabaseUnreachableError, InvalidInputError, SchemaError
+from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, SchemaError
 from pulse.extras import install_command
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from pulse.postgres.backoff import Backoff
@@ -209,8 +209,8 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         live, embedder, pool = home.live, home.embedder, home.pool
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         others: dict[str, _Served] = {}
-        for name, address in cells.others.items() if cells else ():
-            open_cell = functools.partial(serve, config.in_cell(address), cell=name)
+        for name in cells.others if cells else ():
+            open_cell = functools.partial(serve, config.in_cell(name), cell=name)
             opening = _keep_serving(open_cell, name, others)
             await stack.enter_async_context(in_background(opening))
         await stack.enter_async_context(in_background(directory.run()))
@@ -311,7 +311,9 @@ async def _keep_serving(
                 served[cell] = each
                 _log.info("cell_served", cell=cell)
                 await asyncio.Event().wait()
-        except (SchemaError, *DATABASE_FAULTS) as error:
+        except (PoolerError, SchemaError) as error:
+            _log.warning("cell_unreachable", cell=cell, error=type(error).__name__, reason=str(error))
+        except DATABASE_FAULTS as error:
             _log.warning("cell_unreachable", cell=cell, error=type(error).__name__)
         finally:
             served.pop(cell, None)
