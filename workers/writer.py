@@ -43,7 +43,7 @@ from workers.api import live_streams
 from workers.api.app import build_api
 from workers.api.cells import CellDirectory, CellRouter
 from workers.api.listening import Listener
-from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
+from workers.api.malformed import OpenConnections, ProblemProtocol, SocketProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate, generator_gate
 from workers.models.factory import make_generator, make_query_embedder
@@ -194,7 +194,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
     signals.stop_cancels_start()
     raise_file_limit()
     asyncio.get_running_loop().set_exception_handler(report_loop_error)
-    ProblemProtocol.per_address_max = config.connections_per_address
+    OpenConnections.per_address_max = config.connections_per_address
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
@@ -374,7 +374,7 @@ def _server_config(api: ASGIApp, message_bytes_max: int) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         http=ProblemProtocol,
-        ws="websockets-sansio",
+        ws=SocketProtocol,
         ws_max_size=message_bytes_max,
         ws_ping_interval=_SOCKET_PING_SECONDS,
         ws_ping_timeout=_SOCKET_PING_SECONDS,
