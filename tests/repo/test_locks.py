@@ -141,7 +141,8 @@ import json, sys
 advisory = {"id": "PYSEC-1", "fix_versions": ["1.2"], "aliases": [], "description": "bad"}
 lock = sys.argv[sys.argv.index("-r") + 1]
 vulns = [advisory] if "old" in open(lock).read() else []
-found = [{"name": "boat", "version": "1.1", "vulns": vulns}, {"name": "ours", "skip_reason": "not found"}]
+found = [{"name": "boat", "version": "1.1", "vulns": vulns}] if "boat" in open(lock).read() else []
+found.append({"name": "ours", "skip_reason": "not found"})
 print(json.dumps({"dependencies": found, "fixes": []}))
 sys.exit(1 if vulns else 0)
 """
@@ -165,6 +166,11 @@ def test_a_known_vulnerability_fails_the_check_and_no_answer_is_no_check(tmp_pat
     done = audit(new, PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert "1 packages checked, 0 vulnerable, 1 not known" in done.stdout
+    none = tmp_path / "none.lock"
+    none.write_text("ours==1.0\n")
+    done = audit(none, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "was NOT checked" in done.stdout
     # pip-audit itself, without a way out.
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1", "NO_PROXY": "", "no_proxy": ""}
     done = audit(new, HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), **nowhere)
