@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import resource
 import socket
 import subprocess
