@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from hippocampus.context.languages import ContextType, Section
@@ -34,7 +34,7 @@ from hippocampus.context.templates import (
     section_of,
     year_of,
 )
-from hippocampus.context.window import ContextItem, ContextWindow, LeftOut, Reason, SectionAccount
+from hippocampus.context.window import ContextItem, ContextWindow, LeftOut, Reason, SectionAccount, language_of_items
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text import words
 from hippocampus.text.languages import Language
@@ -75,7 +75,7 @@ def pack(
     max_tokens: int,
     ratios: Mapping[ContextType, float],
     system_prompt: str | None = None,
-    language: Language = "zh",
+    language: Language | None = None,
     counter: TokenCounter = count_tokens,
     template: Template = MARKDOWN,
     query: str = "",
@@ -87,6 +87,7 @@ def pack(
         ratios: each section's share of `max_tokens`; that of documents only if they are part of the window. Where turns
             match the query, history, memories that are no turns, and facts take less at first.
         system_prompt: taken whole; if it exceeds its share, the others get less.
+        language: of the labels; None: that of the candidates.
         query: chooses the lines of a memory that is too long.
 
     Raises:
@@ -114,7 +115,7 @@ def pack_stable(
     max_tokens: int,
     ratios: Mapping[ContextType, float],
     system_prompt: str | None = None,
-    language: Language = "zh",
+    language: Language | None = None,
     counter: TokenCounter = count_tokens,
     template: Template = MARKDOWN,
     query: str = "",
@@ -177,7 +178,7 @@ class _Packing:
         candidates: Mapping[ContextType, Sequence[ContextItem]],
         max_tokens: int,
         ratios: Mapping[ContextType, float],
-        language: Language,
+        language: Language | None,
         counter: TokenCounter,
         template: Template,
         query: str,
@@ -186,7 +187,7 @@ class _Packing:
             kind: candidates.get(kind, ()) for kind in CONTEXT_TYPES
         }
         self._max = max_tokens
-        self._language: Language = language
+        self._language = language = language or language_of_items(chain.from_iterable(candidates.values()))
         self._count = cache(counter)  # the same text is measured in each round
         self._template = template
         self._writer = Writer(language, template)

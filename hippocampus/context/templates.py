@@ -226,7 +226,11 @@ def said(item: Written, language: Language) -> str:
     author = item.metadata.get("author")
     if item.context_type != "history" or not author:
         return item.content
-    return item.content.removeprefix(f"[{speaker(author, language)}]: ")
+    for each in (language, *HEADERS):
+        label = f"[{speaker(author, each)}]: "
+        if item.content.startswith(label):
+            return item.content[len(label) :]
+    return item.content
 
 
 def section_of(item: Written) -> Section:

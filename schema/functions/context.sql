@@ -229,12 +229,44 @@ BEGIN
 END
 $$;
 
+-- The language that most words of texts are in, 'zh' or else 'en'; NULL if there is no word. Equals language_of in
+-- hippocampus/text/languages.py.
+CREATE OR REPLACE FUNCTION language_of(p_texts text[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (
+    SELECT CASE WHEN sum(n.chinese + n.other) > 0
+                THEN CASE WHEN sum(n.chinese) >= sum(n.other) THEN 'zh' ELSE 'en' END END
+    FROM unnest(p_texts) AS t (body),
+         LATERAL (SELECT left(t.body, 300) AS body) AS b,
+         LATERAL (SELECT regexp_count(b.body, '[\u3400-\u4dbf\u4e00-\u9fff]') AS han,
+                         b.body ~ '[\u3040-\u30ff\uac00-\ud7af]' AS is_not_chinese,
+                         regexp_count(b.body, '[A-Za-z\u00c0-\u024f]+') AS words) AS c,
+         LATERAL (SELECT CASE WHEN c.is_not_chinese THEN 0 ELSE c.han END AS chinese,
+                         c.words + CASE WHEN c.is_not_chinese THEN c.han + 1 ELSE 0 END AS other) AS n);
+
+-- A speaker and a type of facts as a window shows them. Equal speaker and fact_kind in hippocampus/context/languages.py.
+CREATE OR REPLACE FUNCTION window_speaker(p_author text, p_language text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(CASE p_language
+    WHEN 'zh' THEN CASE lower(btrim(p_author)) WHEN 'user' THEN '用户' WHEN 'tool' THEN '工具' WHEN 'model' THEN '助手'
+                                               WHEN 'agent' THEN '助手' WHEN 'assistant' THEN '助手' END
+    ELSE CASE btrim(p_author) WHEN '用户' THEN 'user' WHEN '助手' THEN 'assistant' WHEN '工具' THEN 'tool' END
+    END, p_author);
+
+CREATE OR REPLACE FUNCTION window_fact_kind(p_fact_type text, p_language text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(CASE p_language WHEN 'zh' THEN
+    CASE p_fact_type WHEN 'rule' THEN '规则' WHEN 'preference' THEN '偏好' WHEN 'profile' THEN '资料'
+                     WHEN 'custom' THEN '其他' WHEN 'insight' THEN '见解' WHEN 'instruction' THEN '指令' END
+    END, p_fact_type);
+
 -- A context window for callers of plain SQL, from the same candidates. The sum of token_estimate is at most
 -- p_max_tokens; facts get what the two ratios leave. Each section first fills its own share; unspent tokens go to the
 -- history, then to the memories, then to the facts. The newest turn is cut rather than left out; a memory or a fact
 -- that is too long is skipped, as is a text that the window contains already.
 -- Turns that match the query are memories, with their date in UTC and their speaker; every fifth memory is another one.
--- What no longer holds is followed by what does.
+-- What no longer holds is followed by what does. Roles and types of facts are in the language of the history and the
+-- query, or else of what was found.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE OR REPLACE FUNCTION get_context_window(
     p_user_id text, p_app_name text, p_query text, p_query_embedding vector DEFAULT NULL,
@@ -270,18 +302,26 @@ BEGIN
     END IF;
     v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
                       floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
-    WITH found AS (
+    WITH candidates AS MATERIALIZED (
+        SELECT * FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20,
+                                         least(greatest(p_max_tokens / 30, 20), 400))
+    ), spoken AS (
+        SELECT coalesce(language_of(array_agg(c.content) FILTER (WHERE c.context_type = 'history') || p_query),
+                        language_of(array_agg(c.content)), 'en') AS language
+        FROM candidates AS c
+    ), found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
                c.context_type, c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
-               CASE WHEN c.context_type = 'history' THEN '[' || c.author || ']: ' || c.content
-                    WHEN c.context_type = 'fact' THEN '[' || c.kind || '] ' || c.content
+               CASE WHEN c.context_type = 'fact' THEN '[' || window_fact_kind(c.kind, l.language) || '] '
                     WHEN c.source = 'message' THEN
-                        '(' || (c.occurred_at AT TIME ZONE 'UTC')::date || ') [' || c.author || ']: ' || c.content
-                    ELSE c.content END
+                        CASE WHEN c.context_type = 'memory'
+                             THEN '(' || (c.occurred_at AT TIME ZONE 'UTC')::date || ') ' ELSE '' END
+                        || '[' || window_speaker(c.author, l.language) || ']: '
+                    ELSE '' END
+               || c.content
                || coalesce(' (→ ' || coalesce(nullif(c.changed, ''), '∅') || ', '
                            || (c.changed_at AT TIME ZONE 'UTC')::date || ')', '') AS body
-        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20,
-                                least(greatest(p_max_tokens / 30, 20), 400)) AS c
+        FROM candidates AS c CROSS JOIN spoken AS l
         ORDER BY c.context_type, c.id, c.place
     ), ordered AS (
         SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type),

@@ -50,10 +50,10 @@ def newest(number: int, text: str, *, author: str = "user", label: str | None = 
     return ContextItem(context_type="history", content=f"[{label or author}]: {text}", metadata=metadata)
 
 
-def fact(text: str, key: str = "k", **more: Any) -> ContextItem:
+def fact(text: str, key: str = "k", *, label: str = "profile", **more: Any) -> ContextItem:
     return ContextItem(
         context_type="fact",
-        content=f"[profile] {text}",
+        content=f"[{label}] {text}",
         metadata={"kind": "profile", "key": key, "source": "fact", "occurred_at": START, **more},
     )
 
@@ -320,14 +320,28 @@ def test_a_window_is_in_one_language(template: Template) -> None:
     )
     assert not re.search("[\u4e00-\u9fff]", english.text)
     chinese = packed(
-        fact("城市：里斯本"),
+        fact("城市：里斯本", label="资料"),
         turn(1, "你好", changed="", changed_at=START),
         newest(1, "早上好", label="用户"),
         language="zh",
         template=template,
     )
-    visible = re.sub(r"<[^>]*>|^message:|\[profile\]", "", chinese.text, flags=re.MULTILINE)
+    visible = re.sub(r"<[^>]*>|^message:", "", chinese.text, flags=re.MULTILINE)
     assert not re.search("[A-Za-z]", visible)
+
+
+def test_labels_are_in_the_language_of_the_items_unless_it_is_given() -> None:
+    """Of a window that is packed, and of items that are written; a label of another language is replaced."""
+    for said, header, label in (
+        ("早上好，我住在里斯本", "## 对话历史", "用户"),
+        ("I live here", "## Conversation history", "user"),
+    ):
+        items = [newest(1, said, label=label)]
+        assert pack({"history": items}, max_tokens=500, ratios=RATIOS).text.splitlines()[0] == header
+        assert format_items(items).splitlines()[0] == header
+    chinese = [newest(1, "早上好", label="用户")]
+    assert format_items(chinese, "en").splitlines()[-1] == "[user]: 早上好"
+    assert pack({"history": []}, max_tokens=500, ratios=RATIOS).language == "en"
 
 
 @pytest.mark.parametrize(
