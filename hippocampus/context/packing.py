@@ -4,7 +4,7 @@ The budget is that of the written text: headers and blank lines count. What is p
 
 1. the system prompt, whole;
 2. the newest turns of the session, taken backwards without a gap; a newest turn that is too long is cut;
-3. standing facts (allergies, diets, rules);
+3. standing facts (allergies, diets, rules), in at most half of what the system prompt leaves, which 2 leaves them;
 4. memories and facts, as much as they earn: see `_caps`;
 5. parts of documents, if any are given, within their share;
 6. turns of any session that match the query, the best first, a question with its answer;
@@ -95,7 +95,7 @@ def pack(
     """
     packing = _Packing(candidates, max_tokens, ratios, language, counter, template, query)
     packing.take_system(system_prompt)
-    packing.take_turns(within=packing.caps["history"])
+    packing.take_turns(within=min(packing.caps["history"], packing.beside_standing()))
     packing.take_standing()
     packing.take_best("memory", within=packing.caps["memory"])
     packing.take_best("fact", within=packing.caps["fact"])
@@ -331,9 +331,22 @@ class _Packing:
         if waiting:
             self._reserved = max(self._free("memory", None) - leave, 0)
 
+    def _standing_room(self) -> int:
+        return int((self._max - self._used["system"]) * _STANDING_PART)
+
+    def beside_standing(self) -> int:
+        """Return what facts that have their place in every window leave of the budget."""
+        standing = [
+            (item, position)
+            for position, item in enumerate(self._candidates["fact"])
+            if item.metadata.get("is_standing")
+        ]
+        wanted = sum(self._cost(*each) for each in standing[:1]) + sum(self._line(*each).cost for each in standing[1:])
+        return self._max - self._used["system"] - min(wanted, self._standing_room())
+
     def take_standing(self) -> None:
         """Take the facts that have their place in every window."""
-        within = int((self._max - self._used["system"]) * _STANDING_PART)
+        within = self._standing_room()
         for position, item in enumerate(self._candidates["fact"]):
             if item.metadata.get("is_standing") and self._cost(item, position) <= self._free("fact", within):
                 self._add("fact", item, position)
@@ -523,12 +536,7 @@ class _Packing:
         Args:
             position: of a candidate, whose line is measured once.
         """
-        line = self._lines.get((item.context_type, position))
-        if line is None:
-            line = self._measured_line(item, kept=position is not None)
-            if position is not None:
-                self._lines[item.context_type, position] = line
-        cost, section, passage, year = line
+        cost, section, passage, year = self._line(item, position)
         if section not in self._sections:
             cost += self._count(f"\n\n{self._template.frame}{self._template.head(section, self._language)}\n")
         if passage is not None and (section, passage) not in self._passages:
@@ -536,6 +544,14 @@ class _Packing:
             head = self._template.passage_of(item, self._language, with_year=not has_year)
             cost += self._count(f"\n{head}")
         return cost
+
+    def _line(self, item: ContextItem, position: int | None) -> _Line:
+        line = self._lines.get((item.context_type, position))
+        if line is None:
+            line = self._measured_line(item, kept=position is not None)
+            if position is not None:
+                self._lines[item.context_type, position] = line
+        return line
 
     def _measured_line(self, item: ContextItem, *, kept: bool) -> _Line:
         writer = self._writer if kept else Writer(self._language, self._template)  # a trial is not kept

@@ -25,12 +25,14 @@ AS $$
     ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
 $$;
 
--- Whether a fact has its place in every window: allergies and diets, whoever's they are, and rules.
-CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text, p_normal_key text) RETURNS boolean
+-- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
+-- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
+CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_fact_type = 'rule'
-       OR string_to_array(lower(p_key), ':') && ARRAY['allergy', 'allergies', 'diet', 'rule']
-       OR string_to_array(p_normal_key, ':') && ARRAY['allergy', 'diet', 'rule'];
+       OR lower(CASE WHEN p_key ~ '[a-z][A-Z]' THEN regexp_replace(p_key, '([a-z])([A-Z])', '\1_\2', 'g') ELSE p_key END)
+          ~ ('(^|[^a-z])(allerg(y|ies|ic|ens?)|intoleran(t|ces?)|diets?|dietary|(food|eating)[^a-z]+restrictions?|rules?)($|[^a-z])'
+             || '|过敏|不耐受|忌口|忌食|禁忌|饮食|素食|清真|规则|规矩');
 
 -- Candidates for a context window, in one round trip: what matches the query and the newest summaries ('memory'), facts
 -- that match, the standing ones and the most certain ones ('fact'), the newest turns of the session ('history'). place
@@ -103,7 +105,7 @@ BEGIN
                        coalesce(m.from_seq, f.from_seq, g.sequence_num) AS from_seq,
                        coalesce(m.upto_seq, f.upto_seq, g.sequence_num) AS upto_seq,
                        coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]) AS source_seqs,
-                       f.key AS fact_key, is_standing(f.fact_type, f.key, f.normal_key) AS is_standing
+                       f.key AS fact_key, is_standing(f.fact_type, f.key) AS is_standing
                 FROM ranked AS r
                 LEFT JOIN messages AS g ON g.id = CASE WHEN r.source = 'message' THEN r.id END
                 LEFT JOIN memories AS m ON m.id = CASE WHEN r.source = 'memory' THEN r.id END
@@ -171,7 +173,7 @@ BEGIN
          FROM (
              SELECT f.*, row_number() OVER (PARTITION BY s.is_standing
                                             ORDER BY f.confidence DESC, f.updated_at DESC, f.id) AS nth, s.is_standing
-             FROM facts AS f, LATERAL (SELECT is_standing(f.fact_type, f.key, f.normal_key)) AS s (is_standing)
+             FROM facts AS f, LATERAL (SELECT is_standing(f.fact_type, f.key)) AS s (is_standing)
              WHERE f.app_name = p_app_name AND f.user_id = p_user_id
                AND (f.valid_until IS NULL OR f.valid_until > engine_now())) AS k
          LEFT JOIN threads AS t ON t.id = k.thread_id
@@ -262,7 +264,8 @@ RETURN coalesce(CASE p_language WHEN 'zh' THEN
 
 -- A context window for callers of plain SQL, from the same candidates. The sum of token_estimate is at most
 -- p_max_tokens; facts get what the two ratios leave. Each section first fills its own share; unspent tokens go to the
--- history, then to the memories, then to the facts. The newest turn is cut rather than left out; a memory or a fact
+-- history, then to the memories, then to the facts. Standing facts come before memories and other facts, in at most half
+-- of the window, which the history leaves them. The newest turn is cut rather than left out; a memory or a fact
 -- that is too long is skipped, as is a text that the window contains already.
 -- Turns that match the query are memories, with their date in UTC and their speaker; every fifth memory is another one.
 -- What no longer holds is followed by what does. Roles and types of facts are in the language of the history and the
@@ -277,7 +280,7 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_kinds constant text[] := '{history,memory,fact}';
+    c_kinds constant text[] := '{history,standing,memory,fact}';
     v_session text := coalesce(p_session_id, (
         SELECT t.session_id FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
@@ -286,7 +289,7 @@ DECLARE
         SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY created_at DESC LIMIT 1));
     v_shares integer[];
-    v_used   integer[] := '{0,0,0}';
+    v_used   integer[] := '{0,0,0,0}';
     v_kept   integer := 0;     -- reserved for the newest turn until it is packed
     v_kinds  text[];
     v_ids    uuid[];
@@ -300,8 +303,6 @@ BEGIN
     IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
         RAISE EXCEPTION 'max_tokens must not be negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
     END IF;
-    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
-                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
     WITH candidates AS MATERIALIZED (
         SELECT * FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20,
                                          least(greatest(p_max_tokens / 30, 20), 400))
@@ -311,7 +312,8 @@ BEGIN
         FROM candidates AS c
     ), found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
-               c.context_type, c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
+               CASE WHEN c.is_standing THEN 'standing' ELSE c.context_type END AS context_type,
+               c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
                CASE WHEN c.context_type = 'fact' THEN '[' || window_fact_kind(c.kind, l.language) || '] '
                     WHEN c.source = 'message' THEN
                         CASE WHEN c.context_type = 'memory'
@@ -332,15 +334,21 @@ BEGIN
            array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
            array_agg(false ORDER BY o.nth), array_agg(o.id ORDER BY o.nth)
     INTO v_kinds, v_texts, v_scores, v_tokens, v_taken, v_ids FROM ordered AS o;
+    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio),
+                      least((SELECT coalesce(sum(t.tokens), 0) FROM unnest(v_kinds, v_tokens) AS t (kind, tokens)
+                             WHERE t.kind = 'standing'), p_max_tokens / 2),
+                      floor(p_max_tokens * p_memory_ratio),
+                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
+    v_shares[1] := least(v_shares[1], p_max_tokens - v_shares[2]);
 
     FOR within_share IN REVERSE 1 .. 0 LOOP
-        FOR k IN 1 .. 3 LOOP
+        FOR k IN 1 .. 4 LOOP
             IF k = 1 THEN
                 v_kept := 0;
             END IF;
             FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
                 CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
-                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_kept, 0);
+                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_used[4] - v_kept, 0);
                 IF within_share = 1 THEN
                     v_room := least(v_room, v_shares[k] - v_used[k]);
                 END IF;
@@ -368,11 +376,11 @@ BEGIN
         END LOOP;
     END LOOP;
     RETURN QUERY
-        SELECT w.kind, w.body, w.score, w.tokens
+        SELECT CASE w.kind WHEN 'standing' THEN 'fact' ELSE w.kind END, w.body, w.score, w.tokens
         FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY
              AS w (kind, body, score, tokens, taken, nth)
         WHERE w.taken
-        ORDER BY array_position(ARRAY['fact', 'memory', 'history'], w.kind),
+        ORDER BY array_position(ARRAY['standing', 'fact', 'memory', 'history'], w.kind),
                  CASE w.kind WHEN 'history' THEN -w.nth ELSE w.nth END;
 END
 $$;

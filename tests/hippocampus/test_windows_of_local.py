@@ -11,11 +11,13 @@ from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, fact_kind, speaker
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
+from hippocampus.records import ExtractedFact
 from hippocampus.text.languages import language_of
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
-from tests.support.memory_rows import APP, say
+from tests.support.memory_rows import APP, add_fact, say
 from tests.support.queue_claims import work_off
+from tests.support.scripted_provider import ScriptedGenerator
 
 MEI = "mei"
 START = datetime(2025, 3, 3, 9, tzinfo=UTC)
@@ -81,3 +83,64 @@ async def test_the_labels_of_plain_sql_are_those_of_the_program(conn: asyncpg.Co
             assert labels == speaker(name, language), name
         for kind in (*_FACT_KINDS["zh"], "else"):
             assert await conn.fetchval("SELECT window_fact_kind($1, $2)", kind, language) == fact_kind(kind, language)
+
+
+async def test_standing_facts_are_told_by_the_words_of_their_keys(conn: asyncpg.Connection) -> None:
+    """In every form of key that a model or a person writes; not by a part of a word."""
+    standing = (
+        "allergy", "allergy:nuts", "caroline_allergy", "food_allergies", "nut_allergy", "family:allergy:daughter",
+        "foodAllergy", "AllergyToNuts", "Allergies", "allergic to", "lactose_intolerance", "dietary_restrictions",
+        "caroline_diet", "food_restrictions", "house_rules", "rule:answers", "过敏",
+        "女儿的过敏原", "饮食禁忌", "乳糖不耐受",
+    )  # fmt: skip
+    for key in standing:
+        assert await conn.fetchval("SELECT is_standing('profile', $1)", key), key
+    for key in ("ruler", "favorite_food", "travel_restrictions", "home_city", "truly", "dieter", "爱好"):
+        assert not await conn.fetchval("SELECT is_standing('profile', $1)", key), key
+    assert await conn.fetchval("SELECT is_standing('rule', 'answer_language')")
+
+
+async def test_a_second_allergy_of_somebody_does_not_end_the_first(
+    pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """By keys that a model writes; each has its place in small windows, of the program and of plain SQL."""
+    reflections = [
+        ("caroline_allergy", "peanuts"),
+        ("caroline_allergy", "milk"),
+        ("dietary_restrictions", ["no pork", "no shellfish"]),
+        ("dietary_restrictions", "no alcohol"),
+        ("nut_allergy", True),
+        ("caroline_diet", "vegetarian"),
+        ("caroline_diet", "pescatarian"),
+    ]
+    for number in range(40):
+        await add_fact(conn, MEI, f"likes:{number}", f"likes Caroline's meals, number {number}", confidence=1)
+    for number, (key, value) in enumerate(reflections):
+        await talk(pool, f"s-{number}", f"Caroline's meals, number {number}: {key}", after_days=number)
+        fact = ExtractedFact(fact_type="profile", key=key, value=value, confidence=0.9, source_seqs=(1,))
+        worker = MemoryConsolidationWorker(pool, ScriptedGenerator(reflections=[([fact], ())]), LocalEmbedder())
+        assert await work_off(pool, worker)
+    await say(pool, MEI, "now", *[f"We spoke of Caroline's meals, number {number}" for number in range(40)])
+    expected = {
+        "caroline_allergy:peanuts: peanuts", "caroline_allergy:milk: milk", "nut_allergy: true",
+        "caroline_diet: pescatarian", "dietary_restrictions:no_pork: no pork",
+        "dietary_restrictions:no_shellfish: no shellfish", "dietary_restrictions:no_alcohol: no alcohol",
+    }  # fmt: skip
+    query = "Which meals does Caroline like?"
+    for ratios in ((0.3, 0.4), (0.5, 0.5), (0, 1)):
+        rows = await conn.fetch(
+            "SELECT * FROM get_context_window($1, $2, $3, NULL, 500, $4, $5, 'now')", MEI, APP, query, *ratios
+        )
+        facts = [row["content"].partition("] ")[2] for row in rows if row["context_type"] == "fact"]
+        assert set(facts[:7]) == expected, ratios
+        assert sum(row["token_estimate"] for row in rows) <= 500
+        assert rows[-1]["content"].endswith("number 39")
+        memory_ratio, history_ratio = ratios
+        assembler = ContextAssembler(
+            pool, LocalEmbedder(), system_ratio=0, memory_ratio=memory_ratio, history_ratio=history_ratio, fact_ratio=0
+        )
+        for asked in (query, ""):
+            window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="now", query=asked, max_tokens=500)
+            shown = [item.content.partition("] ")[2] for item in window.items if item.context_type == "fact"]
+            assert set(shown[:7]) == expected, (ratios, asked)
+            assert window.items[-1].content.endswith("number 39")
