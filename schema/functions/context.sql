@@ -25,6 +25,62 @@ AS $$
     ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
 $$;
 
+-- The terms of a text that tell it from others: words and Chinese pairs, not the characters of these pairs.
+CREATE OR REPLACE FUNCTION telling_terms(p_text text) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT coalesce(array_agg(t.term) FILTER (WHERE length(t.term) > 1 OR octet_length(t.term) = 1), '{}')
+    FROM unnest(tsvector_to_array(search_document(coalesce(p_text, '')))) AS t (term)
+$$;
+
+-- Whether a memory says what a fact's former value was extracted from: it quotes the turn, or a sentence of it says the
+-- value. That takes most of the words that the value has and what holds now (p_holds, '' for nothing) has not, and beside
+-- them another one of the value or the turn, if the value has any: 'It rains in Porto' does not say who lives there.
+CREATE OR REPLACE FUNCTION states_value(p_content text, p_turn text, p_said text, p_holds text) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_quoted constant text := lower(btrim(p_turn, E' \n\t.!?。！？'));
+    v_turn   constant text[] := telling_terms(p_turn);
+    v_value  constant text[] := telling_terms(p_said);
+    -- Without its key, if it has one.
+    v_held   constant text := regexp_replace(p_holds, '^[^:]{1,255}: ', '');
+    v_new    constant text[] := ARRAY(SELECT unnest(telling_terms(v_held)) EXCEPT SELECT unnest(v_value));
+    v_own    text[];
+    v_least  integer;
+    v_terms  text[];
+BEGIN
+    IF cardinality(v_turn) > 1 AND strpos(lower(p_content), v_quoted) > 0 THEN
+        RETURN true;
+    END IF;
+    v_own := ARRAY(SELECT unnest(v_value) EXCEPT SELECT unnest(telling_terms(v_held)));
+    -- Of pairs, those that have no character of what holds now: of '住在北京' before '住在上海' that is '北京'.
+    v_own := coalesce(nullif(ARRAY(SELECT o.term FROM unnest(v_own) AS o (term)
+                                   WHERE NOT is_cjk(left(o.term, 1)) OR v_held !~ ('[' || o.term || ']')), '{}'),
+                      nullif(v_own, '{}'), v_value);
+    IF v_own = '{}' THEN
+        RETURN false;
+    END IF;
+    v_least := CASE WHEN cardinality(v_own) <= 2 THEN cardinality(v_own)
+                    WHEN is_cjk(left(v_own[1], 1)) THEN (cardinality(v_own) + 1) / 2
+                    ELSE cardinality(v_own) / 2 + 1 END;
+    FOR v_terms IN
+        SELECT telling_terms(regexp_replace(s.sentence, '^\s*[^:：。,，]{1,40}[:：]', ''))
+        FROM regexp_split_to_table(p_content, '[.!?;。！？；\n]+') AS s (sentence)
+    LOOP
+        CONTINUE WHEN (SELECT count(*) FROM unnest(v_own) AS o (term) WHERE o.term = ANY (v_terms)) < v_least;
+        -- 'We moved from Porto to Lisbon' says what holds now.
+        CONTINUE WHEN v_new <> '{}' AND v_new <@ v_terms;
+        IF v_value <@ v_own OR v_terms <@ (v_turn || v_value)
+           OR EXISTS (SELECT FROM unnest(v_terms) AS t (term)
+                      WHERE t.term = ANY (v_turn || v_value) AND t.term <> ALL (v_own)) THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END
+$$;
+
 -- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
 -- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
 CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text) RETURNS boolean
@@ -140,8 +196,12 @@ BEGIN
             LEFT JOIN LATERAL (
                 SELECT o.holds, o.since
                 FROM changes AS o
-                WHERE o.thread_id = c.thread_id AND o.sequence_num = ANY (c.source_seqs)
-                  AND (c.source = 'message' OR strpos(lower(c.content), lower(o.said)) > 0)
+                WHERE o.thread_id = c.thread_id
+                  AND CASE WHEN c.source = 'message' THEN o.sequence_num = c.from_seq
+                           WHEN o.sequence_num BETWEEN c.from_seq AND c.upto_seq OR o.sequence_num = ANY (c.source_seqs)
+                           THEN states_value(c.content, (SELECT g.content FROM messages AS g
+                                                         WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
+                                             o.said, o.holds) END
                 ORDER BY o.since DESC LIMIT 1) AS o
                 ON c.context_type = 'memory';
     END IF;
@@ -160,8 +220,11 @@ BEGIN
          LEFT JOIN LATERAL (
              SELECT o.holds, o.since
              FROM changes AS o
-             WHERE o.thread_id = m.thread_id AND o.sequence_num = ANY (m.source_seqs)
-               AND strpos(lower(m.content), lower(o.said)) > 0
+             WHERE o.thread_id = m.thread_id
+               AND CASE WHEN o.sequence_num BETWEEN m.from_seq AND m.upto_seq OR o.sequence_num = ANY (m.source_seqs)
+                        THEN states_value(m.content, (SELECT g.content FROM messages AS g
+                                                      WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
+                                          o.said, o.holds) END
              ORDER BY o.since DESC LIMIT 1) AS o ON true
          WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
         UNION ALL

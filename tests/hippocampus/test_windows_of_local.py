@@ -15,7 +15,7 @@ from hippocampus.records import ExtractedFact
 from hippocampus.text.languages import language_of
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
-from tests.support.memory_rows import APP, add_fact, say
+from tests.support.memory_rows import APP, add_fact, add_memory, say
 from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import ScriptedGenerator
 
@@ -83,6 +83,73 @@ async def test_the_labels_of_plain_sql_are_those_of_the_program(conn: asyncpg.Co
             assert labels == speaker(name, language), name
         for kind in (*_FACT_KINDS["zh"], "else"):
             assert await conn.fetchval("SELECT window_fact_kind($1, $2)", kind, language) == fact_kind(kind, language)
+
+
+#: What was said, what was said later, and a summary of the former that speaks of something else.
+CHANGES = (
+    ("I live in Porto, near the river.", "I live in Lisbon now.", "It rains a lot in Porto."),
+    ("I work at Acme Corp.", "I work at Initech now.", "The bus stops in front of Acme."),
+    ("I'm allergic to peanuts.", "I'm not allergic to peanuts after all.", "They sell peanuts at the fair."),
+    ("I'm vegetarian.", "I'm not vegetarian anymore, I eat everything.", "The river is near."),
+    ("I play the cello.", "I don't play the cello anymore.", "Children play on the stairs."),
+    ("My sister Ana is a teacher.", "My sister Ana is a nurse now.", "A teacher sang at the fair."),
+    ("I have two kids.", "I have three kids now.", "There are two bridges."),
+    ("We plan to move to Berlin in May.", "The move to Berlin is off.", "May was cold in Berlin."),
+    ("I'm pregnant!", "Emil was born last night.", "The night was cold."),
+    ("我在华为上班。", "我现在在腾讯上班。", "华为出了一部手机。"),
+    ("我住在北京。", "我搬到上海了。", "北京下雪了。"),
+    ("我对花生过敏。", "我不再对花生过敏了。", "超市里有花生卖。"),
+)
+
+
+async def test_summaries_of_what_was_superseded_are_marked(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Facts are in the third person, summaries quote the first. What else was said in the same slice is not marked."""
+    for number, (said, later, _) in enumerate(CHANGES):
+        user = f"user-{number}"
+        await talk(pool, "s-1", said, "It rains." if said.isascii() else "下雨。", user=user)
+        await talk(pool, "s-2", later, user=user, after_days=30)
+    await consolidate(pool)
+    for number, (said, _, other) in enumerate(CHANGES):
+        user = f"user-{number}"
+        thread = await conn.fetchval("SELECT id FROM threads WHERE user_id = $1 AND session_id = 's-1'", user)
+        others = await add_memory(conn, user, other, memory_type="summary", thread_id=thread, source_seqs=[1, 2])
+        for query in ("", said):
+            candidates = "SELECT * FROM context_candidates($1, $2, NULL, $3) WHERE source = 'memory'"
+            rows = await conn.fetch(candidates, APP, user, query)
+            former = {row["id"]: row for row in rows if row["thread_id"] == thread}
+            assert others in former or query
+            marked = [row["content"] for row in former.values() if row["changed"] is not None]
+            assert any(said.rstrip(".!。") in content for content in marked), (said, former)
+            assert other not in marked, (said, former)
+            assert all(row["changed"] is None for row in rows if row["thread_id"] != thread), (said, rows)
+
+
+async def test_what_a_change_says_of_both_values_is_not_marked(conn: asyncpg.Connection) -> None:
+    """A summary in other words is, of the value alone; one that names what holds now is up to date."""
+    for content, turn, said, holds, expected in (
+        ("Mei lives in Porto with Ana.", "I live in Porto", "lives in Porto", "lives in Lisbon", True),
+        (
+            "Mei moved to Lisbon, and no longer lives in Porto.",
+            "I live in Porto",
+            "lives in Porto",
+            "lives in Lisbon",
+            False,
+        ),
+        (
+            "User: I moved to Porto last year.",
+            "I moved to Porto last year! It is fine.",
+            "lives in Porto",
+            "lives in Lisbon",
+            True,
+        ),
+        ("User: Yes. I like it.", "Yes.", "lives in Porto", "lives in Lisbon", False),
+        ("Lives in Porto", "We moved", "Porto", "home_city: Lisbon", True),
+        ("用户搬到北京了", "我去年搬到北京了，挺好的", "住在北京", "住在上海", True),
+        ("Живёт в Порту", "Я живу в Порту", "живёт в Порту", "живёт в Лиссабоне", True),
+        ("", "", "", "", False),
+    ):
+        found = await conn.fetchval("SELECT states_value($1, $2, $3, $4)", content, turn, said, holds)
+        assert found is expected, content
 
 
 async def test_standing_facts_are_told_by_the_words_of_their_keys(conn: asyncpg.Connection) -> None:
