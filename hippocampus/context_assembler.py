@@ -39,11 +39,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
+#: Candidates that are fetched: one per so many tokens of the budget, between two bounds; memories are always as many as
+#: may be. From `FULL_TOKENS` on the upper bounds grow with the square root of the budget, at most `GROWTH_MAX` times.
 MEMORIES_MAX = 20
-#: Candidates that are fetched: one per so many tokens of the budget, between two bounds.
 FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
 TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
 PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 20, 20, 400
+FULL_TOKENS, GROWTH_MAX = 8000, 4
 #: Of a stable window: turns of other sessions.
 EARLIER_TOKENS, EARLIER_MAX = 10, 2000
 #: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
@@ -237,10 +239,7 @@ class ContextAssembler:
             text,
             vector,
             model,
-            MEMORIES_MAX,
-            min(max(budget // FACT_TOKENS, FACTS_MIN), FACTS_MAX),
-            min(max(budget // TURN_TOKENS, TURNS_MIN), TURNS_MAX),
-            min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX),
+            *limits_of(budget),
             *cue_arguments(text),
         )
         if language is None:
@@ -332,6 +331,26 @@ class ContextAssembler:
                 user_id=found.user_id,
             )
         return replace(window, degraded=found.degraded)
+
+
+class Limits(NamedTuple):
+    """How many candidates are fetched of each kind."""
+
+    memories: int
+    facts: int
+    turns: int
+    passages: int
+
+
+def limits_of(budget: int) -> Limits:
+    """Return how many candidates a budget asks for."""
+    growth = min(max(math.sqrt(budget / FULL_TOKENS), 1), GROWTH_MAX)
+    return Limits(
+        int(MEMORIES_MAX * growth),
+        min(max(budget // FACT_TOKENS, FACTS_MIN), int(FACTS_MAX * growth)),
+        min(max(budget // TURN_TOKENS, TURNS_MIN), int(TURNS_MAX * growth)),
+        min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), int(PASSAGES_MAX * growth)),
+    )
 
 
 class _Found(NamedTuple):

@@ -143,7 +143,7 @@ BEGIN
                        CASE WHEN s.source = 'fact' THEN 'fact'
                             WHEN s.source = 'message' AND p_passages > 0 THEN 'turn' ELSE 'memory' END AS group_of
                 FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
-                                   least(4 * (p_memories + p_facts) + p_passages, 1000),
+                                   least(4 * (p_memories + p_facts) + p_passages, 4000),
                                    p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END,
                                    p_said_since => p_said_since, p_said_until => p_said_until,
                                    p_said_words => p_said_words, p_said_weights => p_said_weights, p_bare => true) AS s
@@ -351,6 +351,7 @@ DECLARE
     v_model text := coalesce(p_embedding_model, (
         SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY created_at DESC LIMIT 1));
+    v_growth constant double precision := least(greatest(sqrt(greatest(p_max_tokens, 0) / 8000.0), 1), 4);
     v_shares integer[];
     v_used   integer[] := '{0,0,0,0}';
     v_kept   integer := 0;     -- reserved for the newest turn until it is packed
@@ -367,8 +368,9 @@ BEGIN
         RAISE EXCEPTION 'max_tokens must not be negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
     END IF;
     WITH candidates AS MATERIALIZED (
-        SELECT * FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20,
-                                         least(greatest(p_max_tokens / 30, 20), 400))
+        SELECT * FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, (10 * v_growth)::integer,
+                                         (10 * v_growth)::integer, (20 * v_growth)::integer,
+                                         least(greatest(p_max_tokens / 30, 20), (400 * v_growth)::integer))
     ), spoken AS (
         SELECT coalesce(language_of(array_agg(c.content) FILTER (WHERE c.context_type = 'history') || p_query),
                         language_of(array_agg(c.content)), 'en') AS language

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import asyncpg
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, fact_kind, speaker
-from hippocampus.context_assembler import ContextAssembler
+from hippocampus.context_assembler import ContextAssembler, limits_of
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact
 from hippocampus.text.languages import language_of
@@ -211,3 +212,41 @@ async def test_a_second_allergy_of_somebody_does_not_end_the_first(
             shown = [item.content.partition("] ")[2] for item in window.items if item.context_type == "fact"]
             assert set(shown[:7]) == expected, (ratios, asked)
             assert window.items[-1].content.endswith("number 39")
+
+
+async def test_more_candidates_are_fetched_for_larger_windows(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Up to 8,000 tokens as many as ever; then twice as many at four times the budget, four times at most."""
+    assert [limits_of(budget) for budget in (1, 2000, 8000)] == [
+        (20, 20, 30, 20),
+        (20, 20, 50, 100),
+        (20, 60, 200, 400),
+    ]
+    assert [limits_of(budget) for budget in (32_000, 128_000, 10**7)] == [
+        (40, 120, 400, 800), (80, 240, 800, 1600), (80, 240, 800, 1600)
+    ]  # fmt: skip
+    grown = [limits_of(budget) for budget in range(7900, 140_000, 100)]
+    assert all(less <= more for before, after in pairwise(grown) for less, more in zip(before, after, strict=True))
+    for session in range(2):
+        await say(pool, MEI, f"s-{session}", *[f"{n} we saw a heron at pond {n}" for n in range(500)])
+    for number in range(100):
+        await add_fact(conn, MEI, f"heron:{number}", f"heron {number} has a ring", confidence=0.9)
+        await add_memory(conn, MEI, f"The heron of pond {number} is shy")
+    await say(pool, MEI, "now", "Tell me of the heron")
+    assembler = ContextAssembler(pool, max_tokens=128_000)
+    sizes = []
+    for tokens in (8000, 128_000):
+        window = await assembler.assemble(app_name=APP, user_id=MEI, session_id="now", query="heron", max_tokens=tokens)
+        items = [*window.items, *(left.item for left in window.left_out)]
+        turns = [item for item in items if item.context_type == "memory" and item.metadata["source"] == "message"]
+        others = [item for item in items if item.context_type == "memory" and item.metadata["source"] == "memory"]
+        sizes.append((len(turns), len(others), sum(item.context_type == "fact" for item in items)))
+    # The turns beside the best ten come on top, and memories only as far as they are among what matches best.
+    assert 400 <= sizes[0][0] <= 420
+    assert sizes[0][1] <= 20
+    assert sizes[0][2] == 60
+    assert sizes[1] == (1001, 80, 100)
+    rows = {
+        tokens: await conn.fetch("SELECT * FROM get_context_window($1, $2, 'heron', NULL, $3)", MEI, APP, tokens)
+        for tokens in (8000, 128_000)
+    }
+    assert len(rows[128_000]) > 2 * len(rows[8000])
