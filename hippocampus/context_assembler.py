@@ -441,6 +441,8 @@ def _item(row: asyncpg.Record, language: Language) -> ContextItem:
     }
     if row["source"] == "message":
         metadata |= {"author": row["author"], "beside": row["beside"]}
+    if row["context_type"] == "history":
+        metadata["is_today"] = row["is_today"]
     if row["source"] == "fact":
         metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
     if row["changed"] is not None:

@@ -30,6 +30,7 @@ from hippocampus.context.templates import (
     MARKDOWN,
     Template,
     Writer,
+    begins_day,
     is_turn,
     section_of,
     year_of,
@@ -282,7 +283,10 @@ class _Packing:
     def take_turns_in_steps(self, step: int, *, within: int) -> None:
         """Take turns of the session, all while they cost at most `within`; then their beginning moves by steps."""
         turns = self._candidates["history"]
-        costs = [self._cost(turn, position) for position, turn in enumerate(turns)]
+        costs = [
+            self._cost(turn, position, newer=turns[position - 1] if position else None)
+            for position, turn in enumerate(turns)
+        ]
         kept, over = len(turns), -(-max(sum(costs) - within, 0) // step) * step
         while kept > 1 and over > 0:
             kept -= 1
@@ -530,11 +534,12 @@ class _Packing:
             metadata=item.metadata,
         )
 
-    def _cost(self, item: ContextItem, position: int | None = None) -> int:
-        """What an item adds: its line; for the first of a section or passage, also what is around it.
+    def _cost(self, item: ContextItem, position: int | None = None, *, newer: ContextItem | None = None) -> int:
+        """What an item adds: its line; for the first of a section, passage or day, also what is around it.
 
         Args:
             position: of a candidate, whose line is measured once.
+            newer: the turn after a turn of the session; None: the oldest one that was taken.
         """
         cost, section, passage, year = self._line(item, position)
         if section not in self._sections:
@@ -543,7 +548,21 @@ class _Packing:
             has_year = (section, year) in self._years
             head = self._template.passage_of(item, self._language, with_year=not has_year)
             cost += self._count(f"\n{head}")
+        if item.context_type == "history":
+            cost += self._day_cost(item, newer or self._oldest_turn())
         return cost
+
+    def _day_cost(self, turn: ContextItem, newer: ContextItem | None) -> int:
+        """What the lines of days cost more if a turn of the session is written above a newer one."""
+
+        def line(item: ContextItem) -> int:
+            return self._count(f"\n{self._template.frame}{self._template.day_of(item, self._language)}")
+
+        more = line(turn) if begins_day(None, turn) else 0
+        if newer is not None:
+            change = begins_day(turn, newer) - begins_day(None, newer)
+            more += change * line(newer) if change else 0
+        return max(more, 0)
 
     def _line(self, item: ContextItem, position: int | None) -> _Line:
         line = self._lines.get((item.context_type, position))

@@ -331,6 +331,7 @@ RETURN coalesce(CASE p_language WHEN 'zh' THEN
 -- of the window, which the history leaves them. The newest turn is cut rather than left out; a memory or a fact
 -- that is too long is skipped, as is a text that the window contains already.
 -- Turns that match the query are memories, with their date in UTC and their speaker; every fifth memory is another one.
+-- Turns of the session have it where a day begins that is not today's, if p_max_tokens is at least 100.
 -- What no longer holds is followed by what does. Roles and types of facts are in the language of the history and the
 -- query, or else of what was found.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
@@ -363,6 +364,9 @@ DECLARE
     v_taken  boolean[];
     v_room   integer;
     v_cut    text;
+    v_dates  text[];           -- of turns of the session that are not today's
+    v_dated  integer := 0;     -- reserved for that of the first one
+    v_oldest integer;
 BEGIN
     IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
         RAISE EXCEPTION 'max_tokens must not be negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
@@ -375,13 +379,18 @@ BEGIN
         SELECT coalesce(language_of(array_agg(c.content) FILTER (WHERE c.context_type = 'history') || p_query),
                         language_of(array_agg(c.content)), 'en') AS language
         FROM candidates AS c
+    ), days AS (
+        SELECT d.id, d.date, d.date <> lag(d.date) OVER (ORDER BY d.from_seq) AS is_first
+        FROM (SELECT c.id, c.from_seq, (c.occurred_at AT TIME ZONE 'UTC')::date AS date FROM candidates AS c
+              WHERE c.context_type = 'history' AND p_max_tokens >= 100) AS d
     ), found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
                CASE WHEN c.is_standing THEN 'standing' ELSE c.context_type END AS context_type,
                c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
+               '(' || nullif(d.date, (engine_now() AT TIME ZONE 'UTC')::date) || ') ' AS date,
                CASE WHEN c.context_type = 'fact' THEN '[' || window_fact_kind(c.kind, l.language) || '] '
                     WHEN c.source = 'message' THEN
-                        CASE WHEN c.context_type = 'memory'
+                        CASE WHEN c.context_type = 'memory' OR d.is_first
                              THEN '(' || (c.occurred_at AT TIME ZONE 'UTC')::date || ') ' ELSE '' END
                         || '[' || window_speaker(c.author, l.language) || ']: '
                     ELSE '' END
@@ -389,6 +398,7 @@ BEGIN
                || coalesce(' (→ ' || coalesce(nullif(c.changed, ''), '∅') || ', '
                            || (c.changed_at AT TIME ZONE 'UTC')::date || ')', '') AS body
         FROM candidates AS c CROSS JOIN spoken AS l
+        LEFT JOIN days AS d ON c.context_type = 'history' AND d.id = c.id
         ORDER BY c.context_type, c.id, c.place
     ), ordered AS (
         SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type),
@@ -397,8 +407,9 @@ BEGIN
     )
     SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
            array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
-           array_agg(false ORDER BY o.nth), array_agg(o.id ORDER BY o.nth)
-    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken, v_ids FROM ordered AS o;
+           array_agg(false ORDER BY o.nth), array_agg(o.id ORDER BY o.nth), array_agg(o.date ORDER BY o.nth)
+    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken, v_ids, v_dates FROM ordered AS o;
+    v_dated := coalesce((SELECT max(count_tokens(d.date)) FROM unnest(v_dates) AS d (date)), 0);
     v_shares := ARRAY[floor(p_max_tokens * p_history_ratio),
                       least((SELECT coalesce(sum(t.tokens), 0) FROM unnest(v_kinds, v_tokens) AS t (kind, tokens)
                              WHERE t.kind = 'standing'), p_max_tokens / 2),
@@ -413,7 +424,7 @@ BEGIN
             END IF;
             FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
                 CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
-                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_used[4] - v_kept, 0);
+                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_used[4] - v_kept - v_dated, 0);
                 IF within_share = 1 THEN
                     v_room := least(v_room, v_shares[k] - v_used[k]);
                 END IF;
@@ -440,6 +451,12 @@ BEGIN
             END LOOP;
         END LOOP;
     END LOOP;
+    v_oldest := (SELECT max(t.nth) FROM unnest(v_kinds, v_taken) WITH ORDINALITY AS t (kind, taken, nth)
+                 WHERE t.kind = 'history' AND t.taken);
+    IF v_dates[v_oldest] IS NOT NULL AND NOT starts_with(v_texts[v_oldest], v_dates[v_oldest]) THEN
+        v_texts[v_oldest] := v_dates[v_oldest] || v_texts[v_oldest];
+        v_tokens[v_oldest] := count_tokens(v_texts[v_oldest]);
+    END IF;
     RETURN QUERY
         SELECT CASE w.kind WHEN 'standing' THEN 'fact' ELSE w.kind END, w.body, w.score, w.tokens
         FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY

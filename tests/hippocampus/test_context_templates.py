@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -44,9 +45,10 @@ def turn(number: int, text: str, *, thread: str = "t", author: str = "user", **m
     return ContextItem(context_type="memory", content=text, metadata=_said(number, thread, author) | more)
 
 
-def newest(number: int, text: str, *, author: str = "user", label: str | None = None) -> ContextItem:
-    """A turn of the session."""
-    metadata = _said(number, "now", author) | {"kind": "user" if author == "user" else "assistant"}
+def newest(number: int, text: str, *, author: str = "user", label: str | None = None, **more: Any) -> ContextItem:
+    """A turn of the session, of today."""
+    metadata = _said(number, "now", author) | {"kind": "user" if author == "user" else "assistant", "is_today": True}
+    metadata |= more
     return ContextItem(context_type="history", content=f"[{label or author}]: {text}", metadata=metadata)
 
 
@@ -93,6 +95,13 @@ def packed(
     )
 
 
+def _on_day(number: int, last: int) -> dict[str, Any]:
+    """When a turn was said: some months apart, or on the last day, or nobody knows."""
+    if last % 5 == 0 and number == 1:
+        return {"occurred_at": None, "is_today": None}
+    return {"occurred_at": START + timedelta(days=40 * number), "is_today": number == last % 7}
+
+
 TEXTS = st.one_of(
     st.text(max_size=40),
     st.builds(
@@ -120,7 +129,7 @@ def test_no_window_exceeds_its_budget_in_any_template(
             for n, text in enumerate(matching)
         ),
         *(fact(text, key=str(n), is_standing=n % 2 == 0) for n, text in enumerate(facts)),
-        *(newest(n, text) for n, text in enumerate(history, 1)),
+        *(newest(n, text, **_on_day(n * n // 3, budget)) for n, text in enumerate(history, 1)),
     ]
     try:
         window = packed(*items, budget=budget, language=language, template=template, system_prompt=system)
@@ -187,6 +196,71 @@ def test_messages_have_the_roles_of_their_speakers_and_the_least_changing_first(
     assert contents[3] == "## User preferences\n- [profile] city: Lisbon (8 May 2023)"
     assert contents[4].startswith("## Relevant memories\n8 May 2023\n[user]: hi\n  ## User preferences\n")
     assert contents[5] == "Where do I live?"
+
+
+#: A session that was kept for months: when each turn was said.
+KEPT = (
+    ("I'm pregnant!", START),
+    ("Congratulations.", START),
+    ("Emil was born", START + timedelta(days=200)),
+    ("He sleeps", START + timedelta(days=300)),
+    ("What do I cook?", START + timedelta(days=300)),
+)
+
+
+def _kept(upto: int = len(KEPT), **last: Any) -> list[ContextItem]:
+    turns = [
+        newest(n, text, occurred_at=when, is_today=False, author="user" if n != 2 else "model")
+        for n, (text, when) in enumerate(KEPT[:upto], 1)
+    ]
+    return [*turns[:-1], replace(turns[-1], metadata={**turns[-1].metadata, **last})]
+
+
+@pytest.mark.parametrize(
+    ("template", "lines"),
+    [
+        (MARKDOWN, ["8 May 2023", "24 November", "3 March 2024"]),
+        (PLAIN, ["8 May 2023", "24 November", "3 March 2024"]),
+        (XML, ['<day date="2023-05-08"/>', '<day date="2023-11-24"/>', '<day date="2024-03-03"/>']),
+        (MESSAGES, ["## 8 May 2023", "## 24 November", "## 3 March 2024"]),
+    ],
+    ids=[template.name for template in (MARKDOWN, PLAIN, XML, MESSAGES)],
+)
+def test_the_history_shows_where_a_day_begins(template: Template, lines: list[str]) -> None:
+    """Above the first of its turns; in stable windows too, and the account holds."""
+    turns = _kept()
+    stable = pack_stable({"history": turns[::-1]}, [], max_tokens=900, ratios=RATIOS, language="en", template=template)
+    for window in (packed(*turns, template=template), stable):
+        written = window.text.splitlines()
+        assert [line for line in written if line in lines] == lines
+        for text, line in (("pregnant", lines[0]), ("born", lines[1]), ("sleeps", lines[2])):
+            (place,) = (number for number, each in enumerate(written) if text in each)
+            assert line in written[place - 2 : place]
+        assert window.total_tokens <= sum(section.used for section in window.account)
+    sent = packed(*turns, template=MESSAGES).messages
+    assert [(each["role"], each["content"]) for each in sent[:3]] == [
+        ("user", "## 8 May 2023"), ("user", "I'm pregnant!"), ("assistant", "Congratulations.")
+    ]  # fmt: skip
+    assert [each["content"] for each in sent[3:]] == [
+        "## 24 November", "Emil was born", "## 3 March 2024", "He sleeps", "What do I cook?"
+    ]  # fmt: skip
+    assert "2023年11月24日" not in packed(*turns, language="zh").text
+    assert "\n11月24日\n" in packed(*turns, language="zh").text
+
+
+def test_a_day_is_written_once_and_todays_only_where_another_comes_before_it() -> None:
+    """So each prompt is the beginning of the next one, the first turn of a day included; a memory stays before the last
+    turn and its date."""
+    today = [newest(n, text) for n, text in ((1, "Hello"), (2, "Good morning"))]
+    assert packed(*today).text == "## Conversation history\n[user]: Hello\n[user]: Good morning"
+    prompts = [packed(*_kept(upto)).text for upto in range(1, len(KEPT) + 1)]
+    for before, after in pairwise(prompts):
+        assert after.startswith(before)
+    assert "\n3 March 2024\n[user]: He sleeps" in packed(*_kept(4, is_today=True)).text
+    sent = packed(*_kept(4), fact("city: Lisbon"), template=MESSAGES).messages
+    assert [each["content"].splitlines()[0] for each in sent[-3:]] == [
+        "## User preferences", "## 3 March 2024", "He sleeps"
+    ]  # fmt: skip
 
 
 def test_a_speaker_named_in_the_text_is_not_named_twice_and_no_name_forges_a_header() -> None:
@@ -374,7 +448,7 @@ def test_no_stable_window_exceeds_its_budget(earlier, matching, facts, history, 
     candidates: dict[ContextType, list[ContextItem]] = {
         "memory": [turn(n, text, thread="found") for n, text in enumerate(matching)],
         "fact": [fact(text, key=str(n), is_standing=n % 2 == 0) for n, text in enumerate(facts)],
-        "history": [newest(n, text) for n, text in enumerate(history, 1)][::-1],
+        "history": [newest(n, text, **_on_day(n // 3, budget)) for n, text in enumerate(history, 1)][::-1],
     }
     others = [turn(n, text, thread="old") for n, text in enumerate(earlier)][::-1]
     window = pack_stable(candidates, others, max_tokens=budget, ratios=RATIOS, language="en", template=template)

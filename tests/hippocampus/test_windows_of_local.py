@@ -9,11 +9,13 @@ from itertools import pairwise
 import asyncpg
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
-from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, fact_kind, speaker
+from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, day, fact_kind, speaker
+from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler, limits_of
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact
 from hippocampus.text.languages import language_of
+from hippocampus.text.tokens import count_tokens
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.memory_rows import APP, add_fact, add_memory, say
@@ -212,6 +214,48 @@ async def test_a_second_allergy_of_somebody_does_not_end_the_first(
             shown = [item.content.partition("] ")[2] for item in window.items if item.context_type == "fact"]
             assert set(shown[:7]) == expected, (ratios, asked)
             assert window.items[-1].content.endswith("number 39")
+
+
+async def test_a_session_that_was_kept_for_months_shows_its_days(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """In every form, where a day begins; what was said today has no date until another day comes before it."""
+    sessions, assembler = OpenSessionService(pool), ContextAssembler(pool, LocalEmbedder())
+    await sessions.create_session(APP, MEI, session_id="kept")
+    for number, (text, days) in enumerate((("I'm pregnant!", 0), ("We paint the room", 0), ("Emil was born", 200))):
+        at = (START + timedelta(days=days, minutes=number)).timestamp()
+        await sessions.append(APP, MEI, "kept", [Event(author="user", content={"text": text}, timestamp=at)])
+
+    async def written(template: TemplateName, session: str = "kept") -> list[str]:
+        window = await assembler.assemble(
+            app_name=APP, user_id=MEI, session_id=session, query="", template=template, language="en"
+        )
+        lines = [each["content"] for each in window.messages] if template == "messages" else window.text.splitlines()
+        return lines[-5:]
+
+    async def rows(tokens: int = 1000) -> list[str]:
+        query = "SELECT * FROM get_context_window($1, $2, '', NULL, $3)"
+        found = await conn.fetch(query, MEI, APP, tokens)
+        assert sum(row["token_estimate"] for row in found) <= tokens
+        assert all(row["token_estimate"] == count_tokens(row["content"]) for row in found)
+        return [row["content"] for row in found]
+
+    said = ["[user]: I'm pregnant!", "[user]: We paint the room", "[user]: Emil was born"]
+    for template in ("plain", "markdown"):
+        assert await written(template) == ["3 March 2025", *said[:2], "19 September", said[2]]  # type: ignore[arg-type]
+    assert await written("messages") == [
+        "## 3 March 2025", "I'm pregnant!", "We paint the room", "## 19 September", "Emil was born"
+    ]  # fmt: skip
+    assert [line for line in await written("xml") if line.startswith("<day")] == ['<day date="2025-09-19"/>']
+    assert await rows() == [f"(2025-03-03) {said[0]}", said[1], f"(2025-09-19) {said[2]}"]
+    for tokens in range(100, 20, -5):
+        shown = await rows(tokens)
+        assert not shown or shown[0].startswith("(2025-") or tokens < 100
+    await say(pool, MEI, "kept", "Hello")
+    today = await conn.fetchval("SELECT max(occurred_at) FROM messages")
+    assert (await written("markdown"))[-2:] == [day(today, "en", with_year=today.year != 2025), "[user]: Hello"]
+    assert (await rows())[-1] == f"({today.date()}) [user]: Hello"
+    await say(pool, MEI, "new", "Hello")
+    assert await written("markdown", "new") == ["## Conversation history", "[user]: Hello"]
+    assert (await rows())[-1] == "[user]: Hello"
 
 
 async def test_more_candidates_are_fetched_for_larger_windows(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
