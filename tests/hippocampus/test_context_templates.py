@@ -357,6 +357,52 @@ def test_standing_facts_come_before_what_is_merely_relevant() -> None:
     assert window.items[-1].content == "[user]: Hello"
 
 
+def test_what_does_not_match_leaves_a_window_to_the_turns_that_do() -> None:
+    """Where turns match, the history, memories and facts take 8, 4 and 5 % before them, whatever their ratios; memories
+    and facts that hardly match a quarter of that. Where none match, they take their ratios."""
+    budget, room = 4000, 40
+    alignment = 160  # what the history leaves unused, so that it begins with the same turn for several turns
+
+    def known(relevance: float) -> list[ContextItem]:
+        memories = [
+            ContextItem(
+                context_type="memory",
+                content=f"In house {n} lives a baker who sells bread",
+                relevance_score=relevance,
+                metadata={"source": "memory", "kind": "semantic", "occurred_at": START},
+            )
+            for n in range(100)
+        ]
+        facts = [replace(fact(f"owns boat {n}", key=str(n)), relevance_score=relevance) for n in range(150)]
+        return [*memories, *facts]
+
+    history = [newest(n, f"Today is the day {n}, and it rains in the valley") for n in range(1, 100)]
+    matching = [turn(n, f"We met friend {n} at the station and walked along the river", thread="u") for n in range(500)]
+
+    def used(*items: ContextItem) -> tuple[int, int, int]:
+        shown = packed(*items, budget=budget).items
+        groups = (
+            [item for item in shown if item.context_type == "history"],
+            [item for item in shown if item.context_type == "memory" and item.metadata["source"] == "memory"],
+            [item for item in shown if item.context_type == "fact"],
+        )
+        sizes = (count_tokens(format_items(group, "en")) for group in groups)
+        said, remembered, stated = sizes
+        return said, remembered, stated
+
+    for relevance, part in ((1.0, 1.0), (0.2, 0.25)):
+        sizes = used(*known(relevance), *history, *matching)
+        for size, least, most in zip(
+            sizes,
+            (0.08 * budget - room - alignment, 0.04 * part * budget - room, 0.05 * part * budget - room),
+            (0.08 * budget, 0.04 * part * budget, 0.05 * part * budget),
+            strict=True,
+        ):
+            assert max(least, 1) <= size <= most, (relevance, sizes)
+        for size, kind in zip(used(*known(relevance), *history), ("history", "memory", "fact"), strict=True):
+            assert size >= min(0.85 * RATIOS[kind] * budget, 1000), kind  # type: ignore[index]
+
+
 def test_a_question_that_matches_brings_its_answer() -> None:
     """A turn beside a match stands behind better matches, but with its question."""
     others = [turn(n * 10, f"{n} a match of some length, and more of it") for n in range(3, 40)]
