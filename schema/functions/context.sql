@@ -36,31 +36,43 @@ $$;
 -- Whether a memory says what a fact's former value was extracted from: it quotes the turn, or a sentence of it says the
 -- value. That takes most of the words that the value has and what holds now (p_holds, '' for nothing) has not, and beside
 -- them another one of the value or the turn, if the value has any: 'It rains in Porto' does not say who lives there.
-CREATE OR REPLACE FUNCTION states_value(p_content text, p_turn text, p_said text, p_holds text) RETURNS boolean
+-- p_search: the terms of the memory.
+CREATE OR REPLACE FUNCTION states_value(
+    p_content text, p_search tsvector, p_turn text, p_said text, p_holds text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_quoted constant text := lower(btrim(p_turn, E' \n\t.!?。！？'));
-    v_turn   constant text[] := telling_terms(p_turn);
-    v_value  constant text[] := telling_terms(p_said);
-    -- Without its key, if it has one.
-    v_held   constant text := regexp_replace(p_holds, '^[^:]{1,255}: ', '');
-    v_new    constant text[] := ARRAY(SELECT unnest(telling_terms(v_held)) EXCEPT SELECT unnest(v_value));
+    v_turn   text[];
+    v_value  text[];
+    v_held   text;
+    v_new    text[];
     v_own    text[];
     v_least  integer;
     v_terms  text[];
 BEGIN
-    IF cardinality(v_turn) > 1 AND strpos(lower(p_content), v_quoted) > 0 THEN
-        RETURN true;
+    IF v_quoted <> '' AND strpos(lower(p_content), v_quoted) > 0 THEN
+        v_turn := telling_terms(p_turn);
+        IF cardinality(v_turn) > 1 THEN
+            RETURN true;
+        END IF;
     END IF;
+    v_value := telling_terms(p_said);
+    IF NOT v_value && tsvector_to_array(p_search) THEN
+        RETURN false;
+    END IF;
+    -- Without its key, if it has one.
+    v_held := regexp_replace(p_holds, '^[^:]{1,255}: ', '');
     v_own := ARRAY(SELECT unnest(v_value) EXCEPT SELECT unnest(telling_terms(v_held)));
     -- Of pairs, those that have no character of what holds now: of '住在北京' before '住在上海' that is '北京'.
     v_own := coalesce(nullif(ARRAY(SELECT o.term FROM unnest(v_own) AS o (term)
                                    WHERE NOT is_cjk(left(o.term, 1)) OR v_held !~ ('[' || o.term || ']')), '{}'),
                       nullif(v_own, '{}'), v_value);
-    IF v_own = '{}' THEN
+    IF NOT v_own && tsvector_to_array(p_search) THEN
         RETURN false;
     END IF;
+    v_turn := coalesce(v_turn, telling_terms(p_turn));
+    v_new := ARRAY(SELECT unnest(telling_terms(v_held)) EXCEPT SELECT unnest(v_value));
     v_least := CASE WHEN cardinality(v_own) <= 2 THEN cardinality(v_own)
                     WHEN is_cjk(left(v_own[1], 1)) THEN (cardinality(v_own) + 1) / 2
                     ELSE cardinality(v_own) / 2 + 1 END;
@@ -161,7 +173,7 @@ BEGIN
                        coalesce(m.from_seq, f.from_seq, g.sequence_num) AS from_seq,
                        coalesce(m.upto_seq, f.upto_seq, g.sequence_num) AS upto_seq,
                        coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]) AS source_seqs,
-                       f.key AS fact_key, is_standing(f.fact_type, f.key) AS is_standing
+                       f.key AS fact_key, is_standing(f.fact_type, f.key) AS is_standing, m.search
                 FROM ranked AS r
                 LEFT JOIN messages AS g ON g.id = CASE WHEN r.source = 'message' THEN r.id END
                 LEFT JOIN memories AS m ON m.id = CASE WHEN r.source = 'memory' THEN r.id END
@@ -182,11 +194,12 @@ BEGIN
             ), candidates AS (
                 SELECT CASE r.group_of WHEN 'fact' THEN 'fact' ELSE 'memory' END AS context_type, r.nth AS place, r.source,
                        r.id, r.kind, r.author, r.content, r.relevance, r.thread_id, r.from_seq, r.upto_seq, r.occurred_at,
-                       r.score, r.source_seqs, r.fact_key, r.is_standing, NULL::uuid AS beside
+                       r.score, r.source_seqs, r.fact_key, r.is_standing, NULL::uuid AS beside, r.search
                 FROM read AS r
                 UNION ALL
                 SELECT 'memory', 100000 + b.nth, 'message', b.id, b.role::text, b.author, left(b.content, 500001), 0, b.thread_id,
-                       b.sequence_num, b.sequence_num, b.occurred_at, 0, ARRAY[b.sequence_num], NULL, NULL, b.beside
+                       b.sequence_num, b.sequence_num, b.occurred_at, 0, ARRAY[b.sequence_num], NULL, NULL, b.beside,
+                       NULL
                 FROM beside AS b
             )
             SELECT c.context_type, c.place, c.source, c.id, c.kind, c.author, c.content, c.relevance, c.thread_id,
@@ -199,8 +212,9 @@ BEGIN
                 WHERE o.thread_id = c.thread_id
                   AND CASE WHEN c.source = 'message' THEN o.sequence_num = c.from_seq
                            WHEN o.sequence_num BETWEEN c.from_seq AND c.upto_seq OR o.sequence_num = ANY (c.source_seqs)
-                           THEN states_value(c.content, (SELECT g.content FROM messages AS g
-                                                         WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
+                           THEN states_value(c.content, c.search,
+                                             (SELECT g.content FROM messages AS g
+                                              WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
                                              o.said, o.holds) END
                 ORDER BY o.since DESC LIMIT 1) AS o
                 ON c.context_type = 'memory';
@@ -210,23 +224,24 @@ BEGIN
             SELECT * FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
                                  outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
         )
-        (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
-                m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
-                m.upto_seq, m.occurred_at, 0::double precision, t.session_id::text, m.source_seqs, NULL::text, false,
-                NULL::uuid, o.holds, o.since
-         FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-               ORDER BY created_at DESC LIMIT 50) AS m
+        (SELECT 'memory', 1000 + m.nth, 'memory', m.id, m.memory_type::text, NULL::text, m.content, 0::double precision,
+                m.thread_id, m.from_seq, m.upto_seq, m.occurred_at, 0::double precision, t.session_id::text, m.source_seqs,
+                NULL::text, false, NULL::uuid, o.holds, o.since
+         FROM (SELECT n.*, row_number() OVER (ORDER BY n.occurred_at DESC, n.id DESC) AS nth
+               FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+                     ORDER BY created_at DESC LIMIT 50) AS n
+               WHERE n.memory_type = 'summary' ORDER BY nth LIMIT 3) AS m
          LEFT JOIN threads AS t ON t.id = m.thread_id
          LEFT JOIN LATERAL (
              SELECT o.holds, o.since
              FROM changes AS o
              WHERE o.thread_id = m.thread_id
                AND CASE WHEN o.sequence_num BETWEEN m.from_seq AND m.upto_seq OR o.sequence_num = ANY (m.source_seqs)
-                        THEN states_value(m.content, (SELECT g.content FROM messages AS g
-                                                      WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
+                        THEN states_value(m.content, m.search,
+                                          (SELECT g.content FROM messages AS g
+                                           WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
                                           o.said, o.holds) END
-             ORDER BY o.since DESC LIMIT 1) AS o ON true
-         WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
+             ORDER BY o.since DESC LIMIT 1) AS o ON true)
         UNION ALL
         (SELECT 'fact', CASE WHEN k.is_standing THEN 0 ELSE 1000 END
                         + row_number() OVER (ORDER BY k.confidence DESC, k.updated_at DESC, k.id), 'fact', k.id,
