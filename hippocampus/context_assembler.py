@@ -40,11 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
+#: Candidates that are fetched: one per so many tokens of the budget, between two bounds; memories are always as many as
+#: may be. From `FULL_TOKENS` on the upper bounds grow with the square root of the budget, at most `GROWTH_MAX` times.
 MEMORIES_MAX = 20
-#: Candidates that are fetched: one per so many tokens of the budget, between two bounds.
 FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
 TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
 PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 20, 20, 400
+FULL_TOKENS, GROWTH_MAX = 8000, 4
 #: Of a stable window: turns of other sessions.
 EARLIER_TOKENS, EARLIER_MAX = 10, 2000
 #: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
@@ -238,10 +240,7 @@ class ContextAssembler:
             text,
             vector,
             model,
-            MEMORIES_MAX,
-            min(max(budget // FACT_TOKENS, FACTS_MIN), FACTS_MAX),
-            min(max(budget // TURN_TOKENS, TURNS_MIN), TURNS_MAX),
-            min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX),
+            *limits_of(budget),
             *cue_arguments(text),
         )
         if language is None:
@@ -338,6 +337,26 @@ class ContextAssembler:
         return replace(window, degraded=found.degraded)
 
 
+class Limits(NamedTuple):
+    """How many candidates are fetched of each kind."""
+
+    memories: int
+    facts: int
+    turns: int
+    passages: int
+
+
+def limits_of(budget: int) -> Limits:
+    """Return how many candidates a budget asks for."""
+    growth = min(max(math.sqrt(budget / FULL_TOKENS), 1), GROWTH_MAX)
+    return Limits(
+        int(MEMORIES_MAX * growth),
+        min(max(budget // FACT_TOKENS, FACTS_MIN), int(FACTS_MAX * growth)),
+        min(max(budget // TURN_TOKENS, TURNS_MIN), int(TURNS_MAX * growth)),
+        min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), int(PASSAGES_MAX * growth)),
+    )
+
+
 class _Found(NamedTuple):
     """What a window is packed with, beside its candidates."""
 
@@ -426,6 +445,8 @@ def _item(row: asyncpg.Record, language: Language) -> ContextItem:
     }
     if row["source"] == "message":
         metadata |= {"author": row["author"], "beside": row["beside"]}
+    if row["context_type"] == "history":
+        metadata["is_today"] = row["is_today"]
     if row["source"] == "fact":
         metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
     if row["changed"] is not None:
