@@ -42,7 +42,7 @@ MEASUREMENTS = {
     "Tools and sandbox": ["benchmarks.tools"],
     "Forgetting": ["benchmarks.retention"],
     "Merging facts and insights": ["benchmarks.merge_thresholds"],
-    "Facts of conversations": ["benchmarks.facts", "--set", "both"],
+    "Facts of conversations": ["benchmarks.facts", "--set", "unread"],
 }
 
 
@@ -50,14 +50,15 @@ RESULT = Path("bench.json")
 
 
 def recall(path: Path) -> dict[str, list[str]]:
-    """Return the benchmarks of recall: with local vectors, and with sentence vectors if they are beside the file."""
+    """The benchmarks of recall by default calls: with local vectors, and with those of MiniLM if they lie beside."""
     runs = {
-        "Recall, local": ["benchmarks.locomo", str(path), "--provider", "local"],
+        "Recall, local": ["benchmarks.locomo", str(path), "--sources", "default"],
         "Context windows": ["benchmarks.windows", str(path)],
     }
     vectors = path.with_name(f"{path.stem}_minilm.npz")
     if vectors.exists():
-        runs["Recall, MiniLM"] = ["benchmarks.locomo", str(path), "--provider", "minilm", "--vectors", str(vectors)]
+        minilm = ["--provider", "minilm", "--vectors", str(vectors), "--sources", "default"]
+        runs["Recall, MiniLM"] = ["benchmarks.locomo", str(path), *minilm]
     return runs
 
 

@@ -139,17 +139,17 @@ async def fill(service: BaseSessionService) -> None:
 
 
 CALLS: dict[str, tuple[Work, str]] = {
-    "create_session": (creating(1, 60), "must 5x, aim 10x"),
-    "create_session, 10 at once": (creating(10, 30), "must 5x, aim 10x"),
-    "append_event": (appending(1, 60), "must 5x, aim 10x"),
-    "append_event, 10 sessions": (appending(10, 30), "must 5x, aim 10x"),
+    "create_session": (creating(1, 60), ""),
+    "create_session, 10 at once": (creating(10, 30), ""),
+    "append_event": (appending(1, 60), ""),
+    "append_event, 10 sessions": (appending(10, 30), ""),
     "append_event, 10 sessions, app: key": (appending(10, 30, key="app:step"), "must 5x, aim 10x"),
     "append_event, state of 200 kB": (appending(1, 40, state=LARGE_STATE), "must 1x"),
     "append_event, 10 sessions, state of 200 kB": (appending(10, 10, state=LARGE_STATE), "must 1x"),
-    "get_session, 50 of 3,000 events": (reading(50), "must 1x"),
-    "get_session, 50 of 3,000 events, 10 at once": (reading_at_once, "must 4x"),
+    "get_session, 50 of 3,000 events": (reading(50), ""),
+    "get_session, 50 of 3,000 events, 10 at once": (reading_at_once, ""),
     "get_session, 3,000 events": (reading(None), "must 1x"),
-    "list_sessions, 10,000": (listing, "must 1x and 200 ms"),
+    "list_sessions, 10,000": (listing, ""),
 }
 
 
@@ -160,6 +160,7 @@ MUSTS = {
     "create_session": "adk_create_one",
     "create_session, 10 at once": "adk_create_ten",
     "get_session, 50 of 3,000 events": "adk_get_recent",
+    "get_session, 50 of 3,000 events, 10 at once": "adk_get_at_once",
     "list_sessions, 10,000": "adk_list",
 }
 #: Sessions at once, and appends to each: what the same server takes from the statement that a careful engineer would

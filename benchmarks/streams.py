@@ -1,12 +1,14 @@
-"""Live streams: from a commit to a subscriber, from an append to a frame on the wire, idle connections, fan-out.
+"""Live streams: from a commit to a subscriber, from an append to a frame on the wire, clients that come back at once,
+idle connections, fan-out.
 
-python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--only PART]
+python -m benchmarks.streams [--idle 2000] [--seconds 60] [--sockets 300] [--returning 1000] [--only PART]
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 import resource
@@ -15,7 +17,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import asyncpg
@@ -24,14 +26,14 @@ import httpx
 from benchmarks import options
 from benchmarks.figures import figure
 from benchmarks.server import commit_latency_ms, fresh_pool, percentile, row
+from benchmarks.subscribers import OWNER
 from pulse.events import Event
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 
-OWNER = {"X-App-Name": "bench", "X-User-Id": "u"}
 PER_SECOND = 100
-MARK = re.compile(rb'"mark":"([^"]+)"')
+FRAME_ID = re.compile(rb"^id: ?([^\r\n]+)\n", re.MULTILINE)
 
 
 async def paced(total: int, work: object, per_second: int = PER_SECOND) -> None:
@@ -166,36 +168,6 @@ class Stream:
         return line
 
 
-class Subscriber(asyncio.Protocol):
-    """An SSE connection that hands over whole frames."""
-
-    def __init__(self, run: str, take: Callable[[bytes], None]) -> None:
-        self._run, self._take = run, take
-        self._rest = b""
-        self.opened = asyncio.Event()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # a socket's
-        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
-        self.transport.write(f"GET /api/runs/{self._run}/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
-
-    def data_received(self, data: bytes) -> None:
-        text = self._rest + data
-        whole = text.rfind(b"\n\n") + 1
-        self._rest = text[whole:]
-        if self.opened.is_set():
-            self._take(text[:whole])
-        elif b"STATE_SNAPSHOT" in text[:whole]:
-            self.opened.set()
-
-    @classmethod
-    async def open(cls, address: str, run: str, take: Callable[[bytes], None]) -> Subscriber:
-        host, port = address.removeprefix("http://").split(":")
-        _, own = await asyncio.get_running_loop().create_connection(lambda: cls(run, take), host, int(port))
-        await own.opened.wait()
-        return own
-
-
 async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> None:
     """100 events per second in one run: from before the append, in one process, to the frame, read in this one."""
     sessions, runs = OpenSessionService(pool), RunService(pool)
@@ -234,51 +206,112 @@ async def append_to_many(
 ) -> None:
     """This many SSE subscribers of one run, and this many events per second: from before the append to every frame.
 
-    The subscribers share one process, which takes processor time of its own for each frame, apart from the writer's.
+    The subscribers are a process of their own (`benchmarks.subscribers`), and a frame is dated as its bytes arrive.
     """
     sessions, runs = OpenSessionService(pool), RunService(pool)
     await sessions.create_session("bench", "u", session_id="many")
     run = (await runs.start("bench", "u", "many", "run-many")).run
-    begun: dict[bytes, float] = {}
+    begun: dict[str, int] = {}
     appends: list[float] = []
-    first: dict[bytes, float] = {}
-    latencies: list[float] = []
     total = int(per_second * seconds)
 
-    def take(data: bytes) -> None:
-        now = time.perf_counter()
-        for mark in MARK.findall(data):
-            latencies.append(taken := (now - begun[mark]) * 1000)
-            first.setdefault(mark, taken)
-
     async def append(n: int) -> None:
-        begun[f"m{n}".encode()] = began = time.perf_counter()
+        begun[f"m{n}"] = began = time.time_ns()
         await runs.write(run, [Event(author="model", event_type="work_plan", content={"mark": f"m{n}"})])
-        appends.append((time.perf_counter() - began) * 1000)
+        appends.append((time.time_ns() - began) / 1e6)
 
-    streams: list[Subscriber] = []
-    for _ in range(0, count, 50):
-        opening = (Subscriber.open(address, "run-many", take) for _ in range(min(50, count - len(streams))))
-        streams += await asyncio.gather(*opening)
-    used, own = cpu_seconds(pid), time.process_time()
+    program = (sys.executable, "-m", "benchmarks.subscribers", address, "run-many", str(count), str(total))
+    subscribers = await asyncio.create_subprocess_exec(*program, stdout=subprocess.PIPE, limit=1 << 30)
+    assert subscribers.stdout is not None
+    if await subscribers.stdout.readline() != b"open\n":
+        raise SystemExit("the subscribers could not connect")
+    used = cpu_seconds(pid)
     await paced(total, append, per_second)
-    for _ in range(600):
-        if len(latencies) == total * count:
-            break
-        await asyncio.sleep(0.1)
-    used, own = cpu_seconds(pid) - used, time.process_time() - own
+    read = json.loads(await subscribers.stdout.readline())
+    used = cpu_seconds(pid) - used
+    arrivals: dict[str, list[int]] = read["arrivals"]
+    latencies = [(at - begun[mark]) / 1e6 for mark, times in arrivals.items() for at in times]
+    first, last = ([(end(times) - begun[mark]) / 1e6 for mark, times in arrivals.items()] for end in (min, max))
     row(f"append to SSE frame, {count} subscribers, {per_second}/s, p50", f"{percentile(latencies, 0.5):.1f} ms")
-    row("  p99", f"{percentile(latencies, 0.99):.1f} ms", "", "must 150 ms")
+    figure("frames_many_p99", percentile(latencies, 0.99))
     row("  of that, the append: p50, p99", f"{percentile(appends, 0.5):.1f} ms", f"{percentile(appends, 0.99):.1f} ms")
-    arrived = list(first.values())
-    row("  the first frame: p50, p99", f"{percentile(arrived, 0.5):.1f} ms", f"{percentile(arrived, 0.99):.1f} ms")
+    row("  the first frame: p50, p99", f"{percentile(first, 0.5):.1f} ms", f"{percentile(first, 0.99):.1f} ms")
+    row("  the last frame: p50, p99", f"{percentile(last, 0.5):.1f} ms", f"{percentile(last, 0.99):.1f} ms")
     figure("frames_many_lost", total * count - len(latencies), f"of {total * count}")
     row("  processor time for each frame: the writer", f"{used / len(latencies) * 1e6:.1f} us")
-    row("    the process of all subscribers", f"{own / len(latencies) * 1e6:.1f} us")
-    for each in streams:
-        each.transport.close()
+    row("    the process of all subscribers", f"{read['seconds'] / len(latencies) * 1e6:.1f} us")
+    await subscribers.wait()
     await runs.finish(run)
     await runs.close()
+
+
+class Returning(asyncio.Protocol):
+    """An SSE connection that is cut, and comes back with the id of its last frame."""
+
+    def __init__(self, address: str, run: str) -> None:
+        self._address, self._run = address, run
+        self._received = b""
+        self._last_id = b""
+        self.status = 0
+        self.answered = asyncio.Event()
+
+    async def connect(self) -> None:
+        """Connect, and return when the first frame is here, or another status than 200."""
+        self._received, self.status = b"", 0
+        self.answered.clear()
+        host, port = self._address.removeprefix("http://").split(":")
+        await asyncio.get_running_loop().create_connection(lambda: self, host, int(port))
+        await self.answered.wait()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport: asyncio.Transport = transport  # type: ignore[assignment]  # a socket's
+        head = "".join(f"{name}: {value}\r\n" for name, value in OWNER.items())
+        if self._last_id:
+            head += f"Last-Event-ID: {self._last_id.decode()}\r\n"
+        self.transport.write(f"GET /api/runs/{self._run}/events HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        if not self.status and b"\r\n" in self._received:
+            self.status = int(self._received.split(b" ", 2)[1])
+        if ids := FRAME_ID.findall(self._received):
+            self._last_id = ids[-1]
+        # Without news a resumed stream has no frame: its head, or the answer of a refusal, is all.
+        if b"\r\n\r\n" in self._received and (self._last_id or self.status != 200):
+            self.answered.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.answered.set()
+
+
+async def come_back(pool: asyncpg.Pool, address: str, count: int) -> None:
+    """This many SSE subscribers of one run are cut and come back in the same moment: how long until each has its
+    stream, and how many get another status than 200."""
+    sessions, runs = OpenSessionService(pool), RunService(pool)
+    await sessions.create_session("bench", "u", session_id="returning")
+    run = (await runs.start("bench", "u", "returning", "run-returning")).run
+    clients = [Returning(address, "run-returning") for _ in range(count)]
+    for start in range(0, count, 50):
+        await asyncio.gather(*(each.connect() for each in clients[start : start + 50]))
+    for each in clients:
+        each.transport.abort()
+    began = time.perf_counter()
+    times: list[float] = []
+
+    async def back(each: Returning) -> None:
+        await each.connect()
+        times.append(time.perf_counter() - began)
+
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(back(each) for each in clients))
+    row(f"{count} clients of a run come back at once, p50", f"{percentile(times, 0.5):.2f} s")
+    row("  the last", f"{max(times):.2f} s")
+    figure("returning_refused", sum(each.status != 200 for each in clients), f"of {count}")
+    for each in clients:
+        each.transport.abort()
+    await runs.finish(run)
+    await runs.close()
+    await sessions.close()
 
 
 async def idle_and_fan_out(pool: asyncpg.Pool, address: str, pid: int, count: int) -> None:
@@ -393,9 +426,10 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def main(idle: int, seconds: float, sockets: int, only: str | None) -> None:
+async def main(idle: int, seconds: float, sockets: int, returning: int, only: str | None) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2 * idle + 500), hard), hard))
+    files = 2 * max(idle, returning) + 500
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, files), hard), hard))
     async with fresh_pool(34) as (pool, server):
         row("median commit of this disk", f"{await commit_latency_ms(pool):.2f} ms")
         if only in (None, "commits"):
@@ -406,6 +440,8 @@ async def main(idle: int, seconds: float, sockets: int, only: str | None) -> Non
                 await append_to_frame(pool, address, seconds / 3)
             if only in (None, "many"):
                 await append_to_many(pool, address, pid, 1000, 20, 10)
+            if only in (None, "returning"):
+                await come_back(pool, address, returning)
             if only in (None, "idle"):
                 await idle_and_fan_out(pool, address, pid, idle)
             if only in (None, "threads"):
@@ -419,6 +455,7 @@ if __name__ == "__main__":
     parser.add_argument("--idle", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--sockets", type=int, default=300)
-    parser.add_argument("--only", choices=("commits", "frames", "many", "idle", "threads"))
+    parser.add_argument("--returning", type=int, default=1000)
+    parser.add_argument("--only", choices=("commits", "frames", "many", "returning", "idle", "threads"))
     given = parser.parse_args()
-    asyncio.run(main(given.idle, given.seconds, given.sockets, given.only))
+    asyncio.run(main(given.idle, given.seconds, given.sockets, given.returning, given.only))

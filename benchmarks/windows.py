@@ -168,8 +168,7 @@ async def main() -> None:
     print(f"{'session':<10} {'tokens':>7} {'evidence':>9} {'any of it':>10}")
     for (kind, budget), found in table.items():
         print(f"{kind:<10} {budget:>7,} {found.share:>9.3f} {found.any:>10.3f}")
-        if kind == "new":
-            figure(f"window_{budget}", found.share)
+        figure(f"window_{kind}_{budget}", found.share)
     print("\nleading tokens that stay equal from one turn to the next, over 40 turns at 8,000 tokens")
     for (kind, template, stable), share in equal.items():
         print(f"{kind:<10} user, {template:<9} {'stable' if stable else '':<7} {share:>6.2f}")

@@ -140,7 +140,8 @@ class PostgresMemoryService(BaseMemoryService):
 
         Args:
             custom_metadata: stored with each memory; the entry's own metadata takes precedence. ``importance`` (high,
-                medium, low) determines how long it lasts, high by default.
+                medium, low) determines how long it lasts, high by default. A mapping called ``metadata`` is stored as
+                if its keys stood beside it, which take precedence, as in Vertex AI's service.
 
         Raises:
             InvalidInputError: an entry has no text, or parts that are not text: save those as artifacts; or an option
@@ -320,14 +321,14 @@ def _given(entry: MemoryEntry, shared: Mapping[str, object]) -> GivenMemory:
         raise InvalidInputError(
             "a memory is text: this entry has no text, or parts that are not text; save those as artifacts"
         )
-    metadata: dict[str, Any] = {**shared, **entry.custom_metadata}
-    refused = sorted(_FOREIGN_OPTIONS & metadata.keys())
+    options: dict[str, Any] = {**shared, **entry.custom_metadata}
+    refused = sorted(_FOREIGN_OPTIONS & options.keys())
     if refused:
         raise InvalidInputError(
             f"add_memory has no option {', '.join(refused)}: how long a memory lasts follows from its `importance` and"
             " the app's policy, and it is stored when the call returns. Nothing was stored"
         )
-    importance = metadata.pop("importance", "high")
+    metadata = {**_metadata(shared), **_metadata(entry.custom_metadata)}
     own = {name: value for name, value in (("author", entry.author), ("id", entry.id)) if value is not None}
     if own:
         metadata[_ENTRY] = own
@@ -335,9 +336,23 @@ def _given(entry: MemoryEntry, shared: Mapping[str, object]) -> GivenMemory:
         content="\n".join(texts),
         name=entry.id,
         metadata=metadata,
-        importance=importance,
+        importance=options.get("importance", "high"),
         occurred_at=_moment(entry.timestamp),
     )
+
+
+def _metadata(given: Mapping[str, object]) -> dict[str, Any]:
+    """Return what is stored of `custom_metadata`: its keys, and those of its ``metadata``, as in Vertex AI's service.
+
+    Raises:
+        InvalidInputError: its ``metadata`` is not a mapping.
+    """
+    inner = given.get("metadata")
+    if inner is not None and not isinstance(inner, Mapping):
+        raise InvalidInputError(
+            f"custom_metadata['metadata'] is a mapping of metadata, not {inner!r:.80}. Nothing was stored"
+        )
+    return {**(inner or {}), **{key: value for key, value in given.items() if key not in ("importance", "metadata")}}
 
 
 def _moment(timestamp: str | None) -> datetime | None:

@@ -20,10 +20,11 @@ from hippocampus.errors import BY_SQLSTATE, MemoryNotFoundError
 from hippocampus.facts import elements, keys
 from hippocampus.facts.elements import fact_text
 from hippocampus.facts.ledger import read_styles
-from hippocampus.names import NAME_LENGTH_MAX, check_app_name, check_name, check_names, check_word, check_zones
+from hippocampus.names import NAME_LENGTH_MAX, check_name, check_names, check_word, check_zones
 from hippocampus.records import ExtractedFact, FactType
 from hippocampus.transfer.given_memories import CONTENT_CHARACTERS_MAX, GivenMemory, memory_row
 from pulse.errors import InvalidInputError
+from pulse.names import check_owner
 from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.statements import Statements
 
@@ -197,8 +198,7 @@ class MemoryEditor:
 
 
 def _check(app_name: str, user_id: str, by: str | None) -> None:
-    check_app_name(app_name)
-    check_name("user_id", user_id)
+    check_owner(app_name, user_id)
     check_names(by=by)
     if by is not None and len(by) > NAME_LENGTH_MAX:
         raise InvalidInputError(f"by has at most {NAME_LENGTH_MAX} characters, not {len(by)}")

@@ -26,6 +26,7 @@ from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine,
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
+from pulse import collecting
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
@@ -39,11 +40,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
+#: Candidates that are fetched: one per so many tokens of the budget, between two bounds; memories are always as many as
+#: may be. From `FULL_TOKENS` on the upper bounds grow with the square root of the budget, at most `GROWTH_MAX` times.
 MEMORIES_MAX = 20
-#: Candidates that are fetched: one per so many tokens of the budget, between two bounds.
 FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
 TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
 PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 20, 20, 400
+FULL_TOKENS, GROWTH_MAX = 8000, 4
 #: Of a stable window: turns of other sessions.
 EARLIER_TOKENS, EARLIER_MAX = 10, 2000
 #: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
@@ -237,16 +240,15 @@ class ContextAssembler:
             text,
             vector,
             model,
-            MEMORIES_MAX,
-            min(max(budget // FACT_TOKENS, FACTS_MIN), FACTS_MAX),
-            min(max(budget // TURN_TOKENS, TURNS_MIN), TURNS_MAX),
-            min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), PASSAGES_MAX),
+            *limits_of(budget),
             *cue_arguments(text),
         )
         if language is None:
             language = _language_of(rows, text)
         found = _Found(budget, text, language, degraded, app_name, user_id, vector, None if vector is None else model)
-        return _candidates(rows, language, text), rows[0]["instructions"] or [], found
+        with collecting.paused():
+            candidates = _candidates(rows, language, text)
+        return candidates, rows[0]["instructions"] or [], found
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
         """Return what may be sent to a model of texts; see `pulse.postgres.statements.without_secrets`."""
@@ -311,16 +313,17 @@ class ContextAssembler:
         packer = pack if earlier is None else partial(pack_stable, earlier=earlier)
 
         def packed(tokens: int) -> ContextWindow:
-            return packer(
-                candidates,
-                max_tokens=tokens,
-                ratios=ratios,
-                system_prompt=system_prompt,
-                language=found.language,
-                counter=self._counter,
-                template=form,
-                query=found.query,
-            )
+            with collecting.paused():
+                return packer(
+                    candidates,
+                    max_tokens=tokens,
+                    ratios=ratios,
+                    system_prompt=system_prompt,
+                    language=found.language,
+                    counter=self._counter,
+                    template=form,
+                    query=found.query,
+                )
 
         window = packed(found.budget)
         if self._window_counter is not None:
@@ -332,6 +335,26 @@ class ContextAssembler:
                 user_id=found.user_id,
             )
         return replace(window, degraded=found.degraded)
+
+
+class Limits(NamedTuple):
+    """How many candidates are fetched of each kind."""
+
+    memories: int
+    facts: int
+    turns: int
+    passages: int
+
+
+def limits_of(budget: int) -> Limits:
+    """Return how many candidates a budget asks for."""
+    growth = min(max(math.sqrt(budget / FULL_TOKENS), 1), GROWTH_MAX)
+    return Limits(
+        int(MEMORIES_MAX * growth),
+        min(max(budget // FACT_TOKENS, FACTS_MIN), int(FACTS_MAX * growth)),
+        min(max(budget // TURN_TOKENS, TURNS_MIN), int(TURNS_MAX * growth)),
+        min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), int(PASSAGES_MAX * growth)),
+    )
 
 
 class _Found(NamedTuple):
@@ -422,6 +445,8 @@ def _item(row: asyncpg.Record, language: Language) -> ContextItem:
     }
     if row["source"] == "message":
         metadata |= {"author": row["author"], "beside": row["beside"]}
+    if row["context_type"] == "history":
+        metadata["is_today"] = row["is_today"]
     if row["source"] == "fact":
         metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
     if row["changed"] is not None:

@@ -13,6 +13,7 @@ from hippocampus.errors import BY_SQLSTATE
 from hippocampus.names import PAGE_SIZE_MAX, check_app_name, check_name, check_word
 from hippocampus.records import Instruction, InstructionProposal
 from pulse.errors import InvalidInputError
+from pulse.names import check_app
 from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
@@ -53,6 +54,7 @@ class InstructionStore:
         Raises:
             InstructionConflictError: the newest version is another one; nothing was changed.
         """
+        check_app(app_name)
         _check_key(app_name, key)
         if clean_text(content) != content:
             raise InvalidInputError("an instruction's content can hold neither U+0000 nor lone surrogates; remove them")

@@ -9,14 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 from hippocampus.errors import BY_SQLSTATE
 from pulse.errors import InvalidInputError
+from pulse.names import NAME_LENGTH_MAX, check_name
 from pulse.postgres.json_values import clean_text
 from pulse.postgres.statements import Statements
 from pulse.session_key import session_not_found
 
+__all__ = [
+    "NAME_LENGTH_MAX",
+    "PAGE_SIZE_MAX",
+    "check_app_name",
+    "check_count",
+    "check_name",
+    "check_names",
+    "check_number",
+    "check_optional_app_name",
+    "check_optional_number",
+    "check_word",
+    "check_zones",
+    "require_session",
+]
+
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-NAME_LENGTH_MAX = 255
 #: Rows of one page, at most.
 PAGE_SIZE_MAX = 1000
 
@@ -34,21 +49,11 @@ def check_names(**names: str | None) -> None:
             raise InvalidInputError(f"{what} is a text without U+0000 and lone surrogates, not {name!r:.80}")
 
 
-def check_name(what: str, name: str) -> str:
-    """Return a name of 1 to 255 characters.
-
-    Raises:
-        InvalidInputError: it is longer, empty, or cannot be stored.
-    """
-    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH_MAX or clean_text(name) != name:
-        raise InvalidInputError(
-            f"{what} must be 1 to {NAME_LENGTH_MAX} characters without U+0000 and lone surrogates, not {name!r:.80}"
-        )
-    return name
-
-
 def check_app_name(app_name: str) -> str:
-    """Return the name of an app; raises as `check_name`."""
+    """Return the name of an app to read, change or erase what is stored for it; raises as `check_name`.
+
+    What stores something for an app calls `pulse.names.check_app` or `check_owner`.
+    """
     return check_name("app_name", app_name)
 
 

@@ -5,7 +5,7 @@
 -- What holds of a user: facts, standing ones and the most certain first; the strongest insights; the instructions in
 -- force that follow from the user's feedback. total: how many of this source there are.
 (SELECT 'fact' AS source, f.id, f.fact_type AS kind, f.key, f.value, NULL AS content, f.valid_from AS since,
-        is_standing(f.fact_type, f.key, k.normal_key) AS is_standing, k.collection, count(*) OVER () AS total
+        is_standing(f.fact_type, f.key) AS is_standing, k.collection, count(*) OVER () AS total
  FROM (
      SELECT id, fact_type, key, value, confidence, valid_from, recorded_at FROM facts
      WHERE app_name = $1 AND user_id = $2 AND $3::timestamptz IS NULL

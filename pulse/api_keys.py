@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
 
 from pulse.errors import ApiKeyNotFoundError, InvalidInputError
+from pulse.names import check_app, check_filled, check_name
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
@@ -28,7 +29,6 @@ Role = Literal["append", "read", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 LIFETIME_MAX = timedelta(days=3650)
 LIST_LENGTH_MAX = 1000
-_NAME_LENGTH_MAX = 255
 _ID_LENGTH = 12
 _SECRET_BYTES = 32
 _TEXT = re.compile(r"hip_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
@@ -166,9 +166,12 @@ class ApiKeyService:
 def _check(
     app_name: str | None, user_id: str | None, roles: Collection[Role], name: str, lifetime: timedelta | None
 ) -> None:
-    for what, value, shortest in (("app", app_name, 1), ("user", user_id, 1), ("name", name, 0)):
-        if value is not None and (not shortest <= len(value) <= _NAME_LENGTH_MAX or "\0" in value):
-            raise InvalidInputError(f"{what} is {shortest} to {_NAME_LENGTH_MAX} characters without U+0000")
+    if app_name is not None:
+        check_app(app_name)
+    if user_id is not None:
+        check_filled("user_id", user_id)
+    if name:
+        check_name("name", name)
     if user_id is not None and app_name is None:
         raise InvalidInputError("a key of one user needs the app of that user")
     if not roles or not set(roles) <= set(ROLES):

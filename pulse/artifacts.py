@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from pulse.errors import InvalidInputError
+from pulse.names import ID_LENGTH_MAX, check_name, check_owner
 from pulse.postgres.json_values import clean_text, decode_body, encode_body
 from pulse.postgres.statements import Statements
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 #: The newest version.
 LATEST = -1
 _FILENAME_LENGTH_MAX = 1024
-_NAME_LENGTH_MAX = 255
-_ID_LENGTH_MAX = 512
 _STATEMENTS = Statements("pulse", "artifacts.sql")
 
 
@@ -42,11 +40,11 @@ class ArtifactKey:
     filename: str
 
     def __post_init__(self) -> None:
-        _check_name("app_name", self.app_name, _NAME_LENGTH_MAX)
-        _check_name("user_id", self.user_id, _NAME_LENGTH_MAX)
-        _check_name("filename", self.filename, _FILENAME_LENGTH_MAX)
+        check_name("app_name", self.app_name)
+        check_name("user_id", self.user_id)
+        check_name("filename", self.filename, _FILENAME_LENGTH_MAX)
         if self.session_id is not None:
-            _check_name("session_id", self.session_id, _ID_LENGTH_MAX)
+            check_name("session_id", self.session_id, ID_LENGTH_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +87,9 @@ class ArtifactStore:
 
         Raises:
             ArtifactTooLargeError: over the app's ``max_artifact_bytes``; nothing was stored.
-            InvalidInputError: `part` or `custom_metadata` is not JSON.
+            InvalidInputError: `part` or `custom_metadata` is not JSON; or app or user is blank, or the app is ``*``.
         """
+        check_owner(key.app_name, key.user_id)
         version: int = await _STATEMENTS.fetchval(
             self._pool,
             "save_artifact",
@@ -146,10 +145,3 @@ def _stored(row: asyncpg.Record) -> StoredArtifact:
         custom_metadata=decode_body(row["custom_metadata"]),
         created_at=row["created_at"],
     )
-
-
-def _check_name(what: str, value: str, limit: int) -> None:
-    if not 1 <= len(value) <= limit or clean_text(value) != value:
-        raise InvalidInputError(
-            f"{what} must have 1 to {limit} characters without U+0000 and lone surrogates, not {value[:40]!r}"
-        )

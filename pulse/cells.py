@@ -70,7 +70,7 @@ class Cells:
                     f" than {DEFAULT_CELL!r}, the default cell's"
                 )
         self._addresses = {DEFAULT_CELL: default, **(others or {})}
-        self.schema = schema
+        self._schema = schema
 
     @classmethod
     def parse(cls, default: str, text: str, *, schema: str | None = None) -> Cells:
@@ -111,6 +111,11 @@ class Cells:
             )
         return self._addresses[name]
 
+    def schema(self, name: str) -> str:
+        """Return the schema of a cell: the one that its address names, or that of those that name none."""
+        plain, named = database.read_address(self.address(name))
+        return named if plain != self.address(name) else self._schema or named
+
     async def locate(self, app_name: str) -> str:
         """Return the cell that serves an app: the default one, unless it points on.
 
@@ -120,7 +125,7 @@ class Cells:
         """
         name = DEFAULT_CELL
         for _ in self._addresses:
-            connection = await database.connect(self.address(name), schema=self.schema)
+            connection = await database.connect(self.address(name), schema=self.schema(name))
             try:
                 found = await app_cell(connection, app_name)
             finally:
@@ -138,7 +143,7 @@ class Cells:
         `REFRESH_SECONDS`.
         """
         name = await self.locate(app_name)
-        pool = await database.create_pool(self.address(name), schema=self.schema)
+        pool = await database.create_pool(self.address(name), schema=self.schema(name))
         try:
             async with in_background(self._follow(pool, app_name, name)):
                 yield pool
@@ -159,7 +164,7 @@ class Cells:
             except InvalidInputError as error:
                 _log.error("cell_unknown", app=app_name, error=str(error))
                 continue
-            database.repoint(pool, self.address(target), schema=self.schema)
+            database.repoint(pool, self.address(target), schema=self.schema(target))
             _log.info("app_followed", app=app_name, former=name, cell=target)
             name = target
 

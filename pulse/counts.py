@@ -17,6 +17,7 @@ class Counts:
         states_near_limit: appends that left a state over 80 % of its app's limit.
         pool_waits, pool_wait_seconds: callers that found no connection free in their pool, and how long they waited.
         on_notified: called with the seconds from an event's append until its notification had it read.
+        on_tool_call: called with the kind of a tool, what became of its call, and the seconds that it took.
     """
 
     events_appended: int = 0
@@ -26,6 +27,7 @@ class Counts:
     pool_waits: int = 0
     pool_wait_seconds: float = 0.0
     on_notified: list[Callable[[float], None]] = field(default_factory=list)
+    on_tool_call: list[Callable[[str, str, float], None]] = field(default_factory=list)
 
 
 COUNTS = Counts()

@@ -309,8 +309,8 @@ async def _require_session(connection: Connection, opener: Opener, dsn: str) -> 
     if len(first_seen) > 1 or len(second_seen) > 1 or first_seen & second_seen:
         raise PoolerError(
             f"{describe(dsn)} leads through a connection pooler in transaction mode, which breaks LISTEN and session"
-            " locks. Set HIPPOCAMPUS_DIRECT_DATABASE_URL to the server's own address; DATABASE_URL may keep the"
-            " pooler's."
+            " locks. Set HIPPOCAMPUS_DIRECT_DATABASE_URL to the server's own address, or for a cell its entry of"
+            " HIPPOCAMPUS_DIRECT_CELLS; DATABASE_URL and HIPPOCAMPUS_CELLS may keep the pooler's."
         )
 
 

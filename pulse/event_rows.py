@@ -14,10 +14,10 @@ from pulse.counts import COUNTS
 from pulse.errors import InvalidInputError
 from pulse.event_types import DELTA_EVENT_TYPES
 from pulse.events import Appended, Event, EventActions, Role
+from pulse.names import ID_LENGTH_MAX
 from pulse.postgres.json_values import decode_body, encode_body, escape_state
 from pulse.scopes import split_delta
 
-ID_LENGTH_MAX = 512
 #: The key of an event's stored actions that holds its metadata; SQL reads it: see `message_metadata`.
 METADATA_KEY = "message_metadata"
 METADATA_RULE = (

@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from pulse.errors import InvalidInputError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event, stored_keys
+from pulse.event_rows import event_input, read_appended, read_event, stored_keys
 from pulse.events import Appended, Event, Session, SessionPage
+from pulse.names import check_session_names
 from pulse.notify.notifier import Notifier
 from pulse.postgres.json_values import escape_state, unescape
 from pulse.postgres.limits import check_limit
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 PAGE_SIZE_MAX = 1000
 BATCH_SIZE_MAX = 1000
-_NAME_LENGTH_MAX = 255
 _STATEMENTS = Statements("pulse", "sessions.sql")
 #: The statement that also hands the context of a span to the jobs.
 _TRACED = {"append_next_event": "append_next_event_traced", "append_events": "append_events_traced"}
@@ -70,7 +70,7 @@ class OpenSessionService:
             StateTooLargeError: a scope would be over the app's limit.
         """
         key = SessionKey(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
-        check_names(*key)
+        check_session_names(*key)
         delta = split_delta(_plain(state or {}, "state"))
         row = await _STATEMENTS.fetch_one(
             self._pool,
@@ -314,25 +314,6 @@ def _update(session: Session, outcome: Appended) -> None:
         session.events.append(event)
         if event.created_at is not None:
             session.last_update_time = event.created_at.timestamp()
-
-
-#: The app of `app_policies` that stands for all without a policy of their own.
-EVERY_APP: Final = "*"
-
-
-def check_names(app_name: str, user_id: str, session_id: str) -> None:
-    """Raise InvalidInputError for names that are blank, too long, or hold U+0000, and for the app ``*``."""
-    for what, value, limit in (
-        ("app_name", app_name, _NAME_LENGTH_MAX),
-        ("user_id", user_id, _NAME_LENGTH_MAX),
-        ("session_id", session_id, ID_LENGTH_MAX),
-    ):
-        if not 1 <= len(value) <= limit or "\0" in value:
-            raise InvalidInputError(f"{what} must have 1 to {limit} characters without U+0000, not {value[:40]!r}")
-        if not value.strip():
-            raise InvalidInputError(f"{what} is blank: {value[:40]!r}")
-    if app_name == EVERY_APP:
-        raise InvalidInputError(f"app_name {EVERY_APP!r} stands for the policy of all apps: name the app otherwise")
 
 
 def _plain(state: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@
 | database_pool_connections | state | connections of this process's pools: used, idle, and max that may be opened |
 | database_pool_waiting | | callers that wait for a connection now |
 | database_pool_waits_total, database_pool_wait_seconds_total | | callers that had to wait, and for how long together |
+| tool_call_duration_seconds | kind, status | how long calls of tools took, with their checks and their records |
 | redactions_total | kind, outcome | secrets that were masked or refused |
 | tracing_spans_total | exit, outcome | spans by way out (postgres, otlp): sent, dropped |
 
@@ -35,6 +36,7 @@ from pulse.tracing.manager import current_tracing
 
 _STATEMENT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 10.0)
 _LAG_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.015, 0.03, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
+_CALL_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0, 60.0)
 _COUNTERS = (
     ("events_appended_total", "New events stored.", "events_appended"),
     ("version_conflicts_total", "Statements refused because the session had changed.", "version_conflicts"),
@@ -47,7 +49,7 @@ _COUNTERS = (
 
 @functools.cache
 def metrics_registry() -> CollectorRegistry:
-    """Return the registry of this process; statements and notifications are observed from the first call on."""
+    """Return the registry of this process; what it observes, it observes from the first call on."""
     registry = CollectorRegistry()
     statements = Histogram(
         "database_statement_duration_seconds",
@@ -59,6 +61,14 @@ def metrics_registry() -> CollectorRegistry:
     observe_statements(lambda name, seconds, _succeeded: statements.labels(name).observe(seconds))
     lag = Histogram("notification_lag_seconds", "From append to delivery.", buckets=_LAG_SECONDS, registry=registry)
     COUNTS.on_notified.append(lag.observe)
+    calls = Histogram(
+        "tool_call_duration_seconds",
+        "How long calls of tools took.",
+        ("kind", "status"),
+        buckets=_CALL_SECONDS,
+        registry=registry,
+    )
+    COUNTS.on_tool_call.append(lambda kind, status, seconds: calls.labels(kind, status).observe(seconds))
     redactions = Counter("redactions_total", "Secrets that were found.", ("kind", "outcome"), registry=registry)
     observe_redactions(lambda kind, outcome, count: redactions.labels(kind, outcome).inc(count))
     registry.register(_Engine())

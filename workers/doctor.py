@@ -209,6 +209,8 @@ async def _of_the_way(connection: Connection, config: Settings) -> AsyncIterator
             "" if names else "a failover may lose events that were reported as stored: set synchronous_standby_names",
             "warning",
         )
+    if config.replica_url is not None:
+        yield await _replica(connection, config.replica_url.get_secret_value(), config.schema_name)
 
 
 async def _pooler(connection: Connection, config: Settings) -> Finding:
@@ -234,6 +236,41 @@ async def _pooler(connection: Connection, config: Settings) -> Finding:
         )
     through = "through a pooler" if database.is_pooled(connection) else "none"
     return Finding(check="pooler", verdict="ok", found=f"{through}; LISTEN and locks by {which}")
+
+
+async def _replica(connection: Connection, address: str, schema: str) -> Finding:
+    """Say whether searches can run on the replica."""
+    try:
+        replica = await database.connect(address, schema=schema, prepare=False)
+    except (DatabaseUnreachableError, SchemaError) as error:
+        return Finding(check="replica", verdict="warning", found="failed: the primary searches", fix=str(error))
+    try:
+        ours = await _STATEMENTS.fetchrow(connection, "identity")
+        theirs = await _STATEMENTS.fetchrow(replica, "identity")
+        lag = await _STATEMENTS.fetchval(replica, "replay_lag_seconds")
+    finally:
+        replica.terminate()
+    where = database.describe(address)
+    if ours != theirs:
+        return Finding(
+            check="replica",
+            verdict="problem",
+            found=f"{where} ({_identity(theirs)}) replays the log of another server than DATABASE_URL"
+            f" ({_identity(ours)})",
+            fix="searches run on the primary alone: set HIPPOCAMPUS_REPLICA_URL to a replica of DATABASE_URL",
+        )
+    if lag is None:
+        return Finding(
+            check="replica",
+            verdict="warning",
+            found=f"{where} is no replica: the primary searches",
+            fix="set HIPPOCAMPUS_REPLICA_URL to a server in recovery",
+        )
+    return Finding(check="replica", verdict="ok", found=f"{where}, {lag:.1f} s behind at most")
+
+
+def _identity(row: asyncpg.Record | None) -> str:
+    return "unknown" if row is None else f"system {row['system_identifier']}, database {row['current_database']}"
 
 
 async def _of_the_server(connection: Connection, config: Settings) -> AsyncIterator[Finding]:

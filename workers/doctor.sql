@@ -13,6 +13,12 @@ SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])
 -- Of the database, wherever it is reached.
 SELECT system_identifier, current_database() FROM pg_control_system()
 
+-- name: replay_lag_seconds
+-- Null where nothing is replayed; 0 where everything that was received has been.
+SELECT CASE WHEN pg_last_wal_receive_lsn() = pg_last_wal_replay_lsn() THEN 0
+            ELSE coalesce(extract(epoch FROM now() - pg_last_xact_replay_timestamp()), 0) END::double precision
+WHERE pg_is_in_recovery()
+
 -- name: unlimited
 -- Settings without a limit, which a pooler keeps a process from setting for itself.
 SELECT name FROM pg_settings

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
+from urllib.parse import quote
 
 import structlog
 from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator, model_validator
@@ -24,7 +25,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from hippocampus.providers import features, registry
 from hippocampus.providers.registry import Kind
 from pulse import database
-from pulse.cells import Cells
+from pulse.cells import DEFAULT_CELL, Cells
 from pulse.errors import InvalidInputError
 from pulse.runs.prices import PRICES_PATTERN
 
@@ -51,6 +52,7 @@ _FORMER_MODELS: dict[Kind, str] = {
     "embedder": "HIPPOCAMPUS_EMBEDDING_MODEL",
 }
 _ADDRESSES = frozenset({"database_url", "direct_database_url", "replica_url"})
+_CELLS = frozenset({"cells", "direct_cells"})
 KINDS: tuple[Kind, ...] = ("generator", "embedder")
 
 
@@ -109,10 +111,16 @@ class Settings(BaseSettings):
         description="Further installations that serve some of the apps, as name=postgresql://…, separated by blanks;"
         " DATABASE_URL is the cell main. The writer, the command line and the library follow each app to its cell.",
     )
+    direct_cells: SecretStr | None = Field(
+        default=None,
+        description="The addresses without the pooler of those of HIPPOCAMPUS_CELLS that lead through one, in the same"
+        " form; HIPPOCAMPUS_DIRECT_DATABASE_URL is that of main.",
+    )
     replica_url: SecretStr | None = Field(
         default=None,
         description="The address of a replica that runs the writer's searches and context windows, without showing"
-        " less than what was acknowledged before; the primary runs those that the replica is not ready for.",
+        " less than what was acknowledged before; the primary runs those that the replica is not ready for. It is a"
+        " replica of DATABASE_URL: other cells' searches run on their primaries.",
     )
     schema_name: str = Field(
         default="public",
@@ -150,8 +158,8 @@ class Settings(BaseSettings):
         default=0,
         ge=0,
         le=1_000_000,
-        description="How many connections one client address may hold at a writer; 0 allows half of the files that the"
-        " process may open. Behind a proxy, all come from the proxy's address.",
+        description="How many connections, WebSockets included, one client address may hold at a writer; 0 allows half"
+        " of the files that the process may open. Behind a proxy, all come from the proxy's address.",
     )
     max_body_bytes: int = Field(
         default=8_388_608,
@@ -633,7 +641,7 @@ class Settings(BaseSettings):
             features.parse(value)
         return value
 
-    @field_validator("cells")
+    @field_validator("cells", "direct_cells")
     @classmethod
     def _check_cells(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None:
@@ -661,14 +669,33 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _check_direct(self) -> Self:
-        if self.direct_database_url is not None:
-            if self.database_url is None:
-                raise ValueError("HIPPOCAMPUS_DIRECT_DATABASE_URL is set, but DATABASE_URL is not: set both")
+    def _check_other_addresses(self) -> Self:
+        if self.direct_database_url is not None and self.database_url is None:
+            raise ValueError("HIPPOCAMPUS_DIRECT_DATABASE_URL is set, but DATABASE_URL is not: set both")
+        for name in ("direct_database_url", "replica_url"):
+            address: SecretStr | None = getattr(self, name)
             try:
-                database.read_address(self.direct_dsn or "", self.schema_name)
+                if address is not None:
+                    database.read_address(address.get_secret_value(), self.schema_name)
             except InvalidInputError as error:
-                raise ValueError(f"HIPPOCAMPUS_DIRECT_DATABASE_URL is wrong: {error}") from None
+                raise ValueError(f"HIPPOCAMPUS_{name.upper()} is wrong: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _check_direct_cells(self) -> Self:
+        named = self._others("cells")
+        unknown = [name for name in self._others("direct_cells") if name not in named]
+        if unknown:
+            raise ValueError(
+                f"HIPPOCAMPUS_DIRECT_CELLS names {', '.join(unknown)}, but HIPPOCAMPUS_CELLS does not: name each cell"
+                " in both"
+            )
+        for name in self._others("direct_cells"):
+            there = self.in_cell(name)
+            try:
+                database.read_address(there.direct_dsn or "", there.schema_name)
+            except InvalidInputError as error:
+                raise ValueError(f"HIPPOCAMPUS_DIRECT_CELLS is wrong: {name}: {error}") from None
         return self
 
     @model_validator(mode="after")
@@ -712,13 +739,44 @@ class Settings(BaseSettings):
         """The cells with their passwords; None if there is only the one of DATABASE_URL, or none."""
         if self.dsn is None or self.cells is None:
             return None
-        return Cells.parse(self.dsn, self.cells.get_secret_value(), schema=self.schema_name)
+        return Cells(self.dsn, self._others("cells"), schema=self.schema_name)
 
-    def in_cell(self, address: str) -> Settings:
-        """Return these settings with another cell's database, and its schema if the address names one."""
+    @property
+    def all_direct_cells(self) -> Cells | None:
+        """As `all_cells`, for what needs a session of its own: no address that leads through a pooler."""
+        if self.direct_dsn is None or self.cells is None:
+            return None
+        direct = {}
+        for name, address in self._others("direct_cells").items():
+            plain, schema = database.read_address(address, self.in_cell(name).schema_name)
+            direct[name] = f"{plain}{'&' if '?' in plain else '?'}schema={quote(schema)}"
+        return Cells(self.direct_dsn, {**self._others("cells"), **direct}, schema=self.schema_name)
+
+    def _others(self, field: str) -> dict[str, str]:
+        """Return the addresses that a setting of cells has, by name."""
+        value: SecretStr | None = getattr(self, field)
+        return {} if value is None else Cells.parse("", value.get_secret_value()).others
+
+    def in_cell(self, name: str) -> Settings:
+        """Return these settings with a cell's database, and its schema if the address names one.
+
+        Raises:
+            InvalidInputError: there is no such cell.
+        """
+        if name == DEFAULT_CELL:
+            return self
+        address = Cells("", self._others("cells")).address(name)
+        direct = self._others("direct_cells").get(name)
         plain, schema = database.read_address(address)
         named = {} if plain == address else {"schema_name": schema}
-        return self.model_copy(update={"database_url": SecretStr(plain), "direct_database_url": None, **named})
+        return self.model_copy(
+            update={
+                "database_url": SecretStr(plain),
+                "direct_database_url": None if direct is None else SecretStr(direct),
+                "replica_url": None,
+                **named,
+            }
+        )
 
     def chosen(self, kind: Kind) -> ChosenModel:
         """Return the generator or the embedder that is used."""
@@ -745,8 +803,8 @@ class Settings(BaseSettings):
         for name, value in self:
             if name in _ADDRESSES and value is not None:
                 texts[name] = database.describe(value.get_secret_value())
-            elif name == "cells" and self.all_cells is not None:
-                texts[name] = " ".join(self.all_cells.names[1:])
+            elif name in _CELLS:
+                texts[name] = " ".join(self._others(name)) or "None"
             else:
                 texts[name] = show_secret(value) if isinstance(value, SecretStr) else str(value)
         return texts
@@ -888,7 +946,7 @@ def _explain(error: object) -> str:
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
     variable = next((old for old in _former_values() if FORMER_NAMES[old] == variable), variable)
-    is_secret = field in _ADDRESSES or field == "cells" or field.endswith("api_key")
+    is_secret = field in _ADDRESSES | _CELLS or field.endswith("api_key")
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"
 

@@ -32,7 +32,7 @@ from uvicorn.server import ServerState
 from pulse import database
 from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL
-from pulse.errors import DatabaseUnreachableError, InvalidInputError, SchemaError
+from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, SchemaError
 from pulse.extras import install_command
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from pulse.postgres.backoff import Backoff
@@ -44,7 +44,7 @@ from workers.api import live_streams
 from workers.api.app import build_api
 from workers.api.cells import CellDirectory, CellRouter
 from workers.api.listening import Listener
-from workers.api.malformed import ProblemProtocol, raise_file_limit, report_loop_error
+from workers.api.malformed import OpenConnections, ProblemProtocol, SocketProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate, generator_gate
 from workers.models.factory import make_generator, make_query_embedder
@@ -194,7 +194,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
     signals.stop_cancels_start()
     raise_file_limit()
     asyncio.get_running_loop().set_exception_handler(report_loop_error)
-    ProblemProtocol.per_address_max = config.connections_per_address
+    OpenConnections.per_address_max = config.connections_per_address
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(contextlib.closing(_listen(config)))
@@ -209,8 +209,8 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         live, embedder, pool = home.live, home.embedder, home.pool
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         others: dict[str, _Served] = {}
-        for name, address in cells.others.items() if cells else ():
-            open_cell = functools.partial(serve, config.in_cell(address), cell=name)
+        for name in cells.others if cells else ():
+            open_cell = functools.partial(serve, config.in_cell(name), cell=name)
             opening = _keep_serving(open_cell, name, others)
             await stack.enter_async_context(in_background(opening))
         await stack.enter_async_context(in_background(directory.run()))
@@ -311,7 +311,9 @@ async def _keep_serving(
                 served[cell] = each
                 _log.info("cell_served", cell=cell)
                 await asyncio.Event().wait()
-        except (SchemaError, *DATABASE_FAULTS) as error:
+        except (PoolerError, SchemaError) as error:
+            _log.warning("cell_unreachable", cell=cell, error=type(error).__name__, reason=str(error))
+        except DATABASE_FAULTS as error:
             _log.warning("cell_unreachable", cell=cell, error=type(error).__name__)
         finally:
             served.pop(cell, None)
@@ -372,7 +374,7 @@ def _server_config(api: ASGIApp, message_bytes_max: int) -> uvicorn.Config:
     return uvicorn.Config(
         api,
         http=ProblemProtocol,
-        ws="websockets-sansio",
+        ws=SocketProtocol,
         ws_max_size=message_bytes_max,
         ws_ping_interval=_SOCKET_PING_SECONDS,
         ws_ping_timeout=_SOCKET_PING_SECONDS,

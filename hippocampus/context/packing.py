@@ -4,7 +4,7 @@ The budget is that of the written text: headers and blank lines count. What is p
 
 1. the system prompt, whole;
 2. the newest turns of the session, taken backwards without a gap; a newest turn that is too long is cut;
-3. standing facts (allergies, diets, rules);
+3. standing facts (allergies, diets, rules), in at most half of what the system prompt leaves, which 2 leaves them;
 4. memories and facts, as much as they earn: see `_caps`;
 5. parts of documents, if any are given, within their share;
 6. turns of any session that match the query, the best first, a question with its answer;
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 from hippocampus.context.languages import ContextType, Section
@@ -30,11 +30,12 @@ from hippocampus.context.templates import (
     MARKDOWN,
     Template,
     Writer,
+    begins_day,
     is_turn,
     section_of,
     year_of,
 )
-from hippocampus.context.window import ContextItem, ContextWindow, LeftOut, Reason, SectionAccount
+from hippocampus.context.window import ContextItem, ContextWindow, LeftOut, Reason, SectionAccount, language_of_items
 from hippocampus.errors import ContextBudgetError
 from hippocampus.text import words
 from hippocampus.text.languages import Language
@@ -75,7 +76,7 @@ def pack(
     max_tokens: int,
     ratios: Mapping[ContextType, float],
     system_prompt: str | None = None,
-    language: Language = "zh",
+    language: Language | None = None,
     counter: TokenCounter = count_tokens,
     template: Template = MARKDOWN,
     query: str = "",
@@ -87,6 +88,7 @@ def pack(
         ratios: each section's share of `max_tokens`; that of documents only if they are part of the window. Where turns
             match the query, history, memories that are no turns, and facts take less at first.
         system_prompt: taken whole; if it exceeds its share, the others get less.
+        language: of the labels; None: that of the candidates.
         query: chooses the lines of a memory that is too long.
 
     Raises:
@@ -94,7 +96,7 @@ def pack(
     """
     packing = _Packing(candidates, max_tokens, ratios, language, counter, template, query)
     packing.take_system(system_prompt)
-    packing.take_turns(within=packing.caps["history"])
+    packing.take_turns(within=min(packing.caps["history"], packing.beside_standing()))
     packing.take_standing()
     packing.take_best("memory", within=packing.caps["memory"])
     packing.take_best("fact", within=packing.caps["fact"])
@@ -114,7 +116,7 @@ def pack_stable(
     max_tokens: int,
     ratios: Mapping[ContextType, float],
     system_prompt: str | None = None,
-    language: Language = "zh",
+    language: Language | None = None,
     counter: TokenCounter = count_tokens,
     template: Template = MARKDOWN,
     query: str = "",
@@ -177,7 +179,7 @@ class _Packing:
         candidates: Mapping[ContextType, Sequence[ContextItem]],
         max_tokens: int,
         ratios: Mapping[ContextType, float],
-        language: Language,
+        language: Language | None,
         counter: TokenCounter,
         template: Template,
         query: str,
@@ -186,7 +188,7 @@ class _Packing:
             kind: candidates.get(kind, ()) for kind in CONTEXT_TYPES
         }
         self._max = max_tokens
-        self._language: Language = language
+        self._language = language = language or language_of_items(chain.from_iterable(candidates.values()))
         self._count = cache(counter)  # the same text is measured in each round
         self._template = template
         self._writer = Writer(language, template)
@@ -281,7 +283,10 @@ class _Packing:
     def take_turns_in_steps(self, step: int, *, within: int) -> None:
         """Take turns of the session, all while they cost at most `within`; then their beginning moves by steps."""
         turns = self._candidates["history"]
-        costs = [self._cost(turn, position) for position, turn in enumerate(turns)]
+        costs = [
+            self._cost(turn, position, newer=turns[position - 1] if position else None)
+            for position, turn in enumerate(turns)
+        ]
         kept, over = len(turns), -(-max(sum(costs) - within, 0) // step) * step
         while kept > 1 and over > 0:
             kept -= 1
@@ -330,9 +335,22 @@ class _Packing:
         if waiting:
             self._reserved = max(self._free("memory", None) - leave, 0)
 
+    def _standing_room(self) -> int:
+        return int((self._max - self._used["system"]) * _STANDING_PART)
+
+    def beside_standing(self) -> int:
+        """Return what facts that have their place in every window leave of the budget."""
+        standing = [
+            (item, position)
+            for position, item in enumerate(self._candidates["fact"])
+            if item.metadata.get("is_standing")
+        ]
+        wanted = sum(self._cost(*each) for each in standing[:1]) + sum(self._line(*each).cost for each in standing[1:])
+        return self._max - self._used["system"] - min(wanted, self._standing_room())
+
     def take_standing(self) -> None:
         """Take the facts that have their place in every window."""
-        within = int((self._max - self._used["system"]) * _STANDING_PART)
+        within = self._standing_room()
         for position, item in enumerate(self._candidates["fact"]):
             if item.metadata.get("is_standing") and self._cost(item, position) <= self._free("fact", within):
                 self._add("fact", item, position)
@@ -516,25 +534,43 @@ class _Packing:
             metadata=item.metadata,
         )
 
-    def _cost(self, item: ContextItem, position: int | None = None) -> int:
-        """What an item adds: its line; for the first of a section or passage, also what is around it.
+    def _cost(self, item: ContextItem, position: int | None = None, *, newer: ContextItem | None = None) -> int:
+        """What an item adds: its line; for the first of a section, passage or day, also what is around it.
 
         Args:
             position: of a candidate, whose line is measured once.
+            newer: the turn after a turn of the session; None: the oldest one that was taken.
         """
-        line = self._lines.get((item.context_type, position))
-        if line is None:
-            line = self._measured_line(item, kept=position is not None)
-            if position is not None:
-                self._lines[item.context_type, position] = line
-        cost, section, passage, year = line
+        cost, section, passage, year = self._line(item, position)
         if section not in self._sections:
             cost += self._count(f"\n\n{self._template.frame}{self._template.head(section, self._language)}\n")
         if passage is not None and (section, passage) not in self._passages:
             has_year = (section, year) in self._years
             head = self._template.passage_of(item, self._language, with_year=not has_year)
             cost += self._count(f"\n{head}")
+        if item.context_type == "history":
+            cost += self._day_cost(item, newer or self._oldest_turn())
         return cost
+
+    def _day_cost(self, turn: ContextItem, newer: ContextItem | None) -> int:
+        """What the lines of days cost more if a turn of the session is written above a newer one."""
+
+        def line(item: ContextItem) -> int:
+            return self._count(f"\n{self._template.frame}{self._template.day_of(item, self._language)}")
+
+        more = line(turn) if begins_day(None, turn) else 0
+        if newer is not None:
+            change = begins_day(turn, newer) - begins_day(None, newer)
+            more += change * line(newer) if change else 0
+        return max(more, 0)
+
+    def _line(self, item: ContextItem, position: int | None) -> _Line:
+        line = self._lines.get((item.context_type, position))
+        if line is None:
+            line = self._measured_line(item, kept=position is not None)
+            if position is not None:
+                self._lines[item.context_type, position] = line
+        return line
 
     def _measured_line(self, item: ContextItem, *, kept: bool) -> _Line:
         writer = self._writer if kept else Writer(self._language, self._template)  # a trial is not kept

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
 from xml.sax.saxutils import escape as escape_markup
@@ -90,6 +90,9 @@ class Template:
         turn: of a passage: ``{gap}``, ``{label}``, ``{speaker}``, ``{role}`` (user or assistant), ``{text}``,
             ``{changed}``.
         history: a turn of the session: the same without gap.
+        day: above a turn of the session that is of another day than the one above it, and above the first one unless it
+            is today's: of ``{date}``, which names the year where it is not that of the line before, and ``{iso}``. A
+            message of its own, if the window is sent as messages.
         when: the date of an item that has one: ``{date}``, ``{iso}``.
         changed: the ``{note}`` on what no longer holds.
         document: a part of a document, of ``{text}``, ``{where}`` (its title and headings, and its page) and
@@ -111,6 +114,7 @@ class Template:
     changed: str
     document: str = "- [{where} ({source})] {text}"
     gap: str = ""
+    day: str = "{date}"
     escape: Callable[[str], str] = indent_lines
     order: tuple[Section, ...] = SECTIONS
     frame: str = ""
@@ -164,6 +168,10 @@ class Template:
         session = self.escape(item.metadata.get("session_id") or "")
         values = self._dated(item, language, with_year=with_year) | {"session": session, "body": body}
         return self.passage.format_map(values).lstrip("\n")
+
+    def day_of(self, item: Written, language: Language, *, with_year: bool = True) -> str:
+        """Return the line above a turn with which a day begins."""
+        return self.day.format_map(self._dated(item, language, with_year=with_year))
 
     def _cited(self, item: Written) -> dict[str, str]:
         where = " › ".join([str(item.metadata.get("title", "")), *item.metadata.get("heading_path", ())])
@@ -226,7 +234,11 @@ def said(item: Written, language: Language) -> str:
     author = item.metadata.get("author")
     if item.context_type != "history" or not author:
         return item.content
-    return item.content.removeprefix(f"[{speaker(author, language)}]: ")
+    for each in (language, *HEADERS):
+        label = f"[{speaker(author, each)}]: "
+        if item.content.startswith(label):
+            return item.content[len(label) :]
+    return item.content
 
 
 def section_of(item: Written) -> Section:
@@ -285,13 +297,27 @@ class Writer:
         for passage, group in groupby(items, key=self.passage):
             members = list(group)
             if passage is None:
-                yield from (self.line(item) for item in members)
+                for begun, item in self.days(members):
+                    if begun is not None:
+                        yield self._template.frame + begun
+                    yield self.line(item)
                 continue
             lines = []
             for before, item in zip([None, *members[:-1]], members, strict=True):
                 lines.append(self.line(item, gap=before is not None and not _follows(before, item)))
             before_year, year = year, year_of(members[0])
             yield self._template.passage_of(members[0], self._language, "\n".join(lines), with_year=year != before_year)
+
+    def days(self, items: Iterable[Written]) -> Iterator[tuple[str | None, Written]]:
+        """Yield items that are no turns of passages, each with the line above it if a day of the session begins."""
+        before, year = None, None
+        for item in items:
+            begun = None
+            if begins_day(before, item):
+                begun = self._template.day_of(item, self._language, with_year=year_of(item) != year)
+                year = year_of(item)
+            yield begun, item
+            before = item
 
 
 def write(items: Iterable[Written], language: Language, template: Template) -> str:
@@ -306,16 +332,22 @@ def messages(items: Sequence[Written], language: Language, template: Template) -
     turn comes last.
     """
     sections = _by_section(items)
-    turns = [_message(item, language) for item in sections["history"]]
     writer = Writer(language, template)
+    turns = [_messages_of(begun, item, language) for begun, item in writer.days(sections["history"])]
     found = [{"role": "system", "content": item.content} for item in sections["system"]]
     for section in template.sections:
         if section == "history":
-            found += turns[:-1]
+            found += chain.from_iterable(turns[:-1])
         elif section != "system" and sections[section]:
             body = "\n".join(writer.lines(sections[section]))
             found.append({"role": "user", "content": template.head(section, language, body)})
-    return found + turns[-1:]
+    return [*found, *chain.from_iterable(turns[-1:])]
+
+
+def _messages_of(begun: str | None, item: Written, language: Language) -> list[dict[str, str]]:
+    # As with other headers: a message of the system in between is refused by some models.
+    day_ = [] if begun is None else [{"role": "user", "content": begun}]
+    return [*day_, _message(item, language)]
 
 
 def _message(item: Written, language: Language) -> dict[str, str]:
@@ -333,6 +365,17 @@ def passage_key(item: Written) -> tuple[object, ...] | None:
         return None
     moment = item.metadata.get("occurred_at")
     return (item.metadata.get("thread_id"), _utc_date(moment) if isinstance(moment, datetime) else None)
+
+
+def begins_day(before: Written | None, item: Written) -> bool:
+    """Whether a turn of the session is of another day than the one before it; the first one, than today."""
+    moment = item.metadata.get("occurred_at")
+    if item.context_type != "history" or not isinstance(moment, datetime):
+        return False
+    if before is None:
+        return not item.metadata.get("is_today")
+    earlier = before.metadata.get("occurred_at")
+    return not isinstance(earlier, datetime) or _utc_date(earlier) != _utc_date(moment)
 
 
 def year_of(item: Written) -> int | None:
@@ -372,6 +415,7 @@ XML = Template(
     passage='<passage date="{iso}" session="{session}">\n{body}\n</passage>',
     turn='<turn speaker="{speaker}"{changed}>{text}</turn>',
     history='<turn speaker="{speaker}"{changed}>{text}</turn>',
+    day='<day date="{iso}"/>',
     when=' date="{iso}"',
     changed=' changed="{note}"',
     document='<document title="{where}" source="{source}">{text}</document>',
@@ -383,6 +427,7 @@ MESSAGES = replace(
     name="messages",
     section="{header}\n{body}",
     history="{text}",
+    day="## {date}",
     order=("system", "history", "fact", "earlier", "memory", "document"),
     frame="message:\n",
 )

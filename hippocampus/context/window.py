@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from hippocampus.context.languages import HEADERS, ContextType
 from hippocampus.context.templates import CONTEXT_TYPES, MARKDOWN, MESSAGES, Template, messages, write
-from hippocampus.text.languages import Language
+from hippocampus.text.languages import Language, language_of
 
 __all__ = [
     "CONTEXT_TYPES",
@@ -21,6 +21,7 @@ __all__ = [
     "Reason",
     "SectionAccount",
     "format_items",
+    "language_of_items",
 ]
 
 #: ``repeats``: the window already says it; ``too_big``: it would not fit an empty window beside the system prompt;
@@ -37,7 +38,8 @@ class ContextItem:
         relevance_score: 0 to 1.
         token_estimate: of the content, by the assembler's counter.
         metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns, its ``session_id`` and
-            ``occurred_at``; ``changed``, what holds instead of it by now; ``truncated`` where something was cut off.
+            ``occurred_at``; ``is_today`` of a turn of the session; ``changed``, what holds instead of it by now;
+            ``truncated`` where something was cut off.
     """
 
     context_type: ContextType
@@ -107,10 +109,19 @@ class ContextWindow:
         return messages(self.items, self.language, self.template if self.template.as_messages else MESSAGES)
 
 
-def format_items(items: Iterable[ContextItem], language: Language = "zh", template: Template = MARKDOWN) -> str:
+def format_items(items: Iterable[ContextItem], language: Language | None = None, template: Template = MARKDOWN) -> str:
     """Write items: the system prompt, then each section under its header; blank lines between.
 
     Only the first line of an item begins at the margin: nothing in it can be taken for a header, for
     another turn or for another item. Other templates escape tags, or write messages.
+
+    Args:
+        language: of the labels; None: that of the items (`language_of_items`). A window's is `ContextWindow.language`.
     """
-    return write(items, language, template)
+    written = tuple(items)
+    return write(written, language or language_of_items(written), template)
+
+
+def language_of_items(items: Iterable[ContextItem]) -> Language:
+    """Return the language that most words of the items are in, beside the system prompt; English if there is none."""
+    return language_of(item.content for item in items if item.context_type != "system") or "en"

@@ -37,11 +37,14 @@ class Element:
 
 
 def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
-    """Split a fact by its key's style; a key that already names its element, such as 'allergy:nuts', is kept."""
+    """Split a fact by its key's style; a key that already names its element, such as 'allergy:nuts', is kept.
+
+    So is one whose value says only whether: 'nut_allergy': true.
+    """
     if base_of(fact.key):
         return [_element(fact, fact.key, fact.value, collection_of(fact.fact_type, fact.key, styles))]
     values = fact.value if isinstance(fact.value, list) else [fact.value]
-    if keys.style_of(fact.fact_type, fact.key, styles) == "profile":
+    if isinstance(fact.value, bool) or keys.style_of(fact.fact_type, fact.key, styles) == "profile":
         ended = values if fact.ended else [fact.value]
         return [_element(fact, fact.key, value, None) for value in ended]
     collection = keys.normal_key(fact.key)

@@ -173,6 +173,14 @@ COLLECTIONS = frozenset(
     "hobby allergy language pet child sibling friend skill medication goal like dislike avoid".split()
 )
 
+#: What a key holds several of whoever it names, and with whatever other words: 'caroline_allergy', 'food_allergies',
+#: 'dietary_restrictions'. One that ended another would be lost, and to lose it may do harm.
+_SEVERAL = re.compile(
+    r"\b(?:allergy|allergen|intolerance)\b|\b(?:diet|dietary|eating|food)\b.*\brestriction\b|不耐受|忌口|忌食|禁忌"
+)
+#: But not of what tells more about one: 'allergy_severity', 'date_of_allergy_test'.
+_DETAIL = re.compile(r"\b(?:severity|severe|test|date|doctor|reaction|status)\b|程度|反应|检查|检测|医生|日期")
+
 #: Overrides by (fact type, normal form of the key).
 Styles: TypeAlias = Mapping[tuple[str, str], FactStyle]
 
@@ -228,12 +236,14 @@ def contrast_of(key: str, people: Collection[str] = ()) -> str:
 
 
 def style_of(fact_type: str, key: str, styles: Styles | None = None) -> FactStyle:
-    """Return whether a key has one value or many: by the policy, else by `COLLECTIONS`."""
+    """Return whether a key has one value or many: by the policy, else by `COLLECTIONS` and the words of the key."""
     form = normal_key(key)
     chosen = (styles or {}).get((fact_type, form))
     if chosen is not None:
         return chosen
-    return "collection" if form in COLLECTIONS else "profile"
+    if form in COLLECTIONS or (_SEVERAL.search(form) and not _DETAIL.search(form)):
+        return "collection"
+    return "profile"
 
 
 def element_key(key: str, value: str) -> str:

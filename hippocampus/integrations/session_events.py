@@ -8,8 +8,8 @@ from typing import Any
 
 from pulse.errors import InvalidInputError
 from pulse.events import Event, EventActions
+from pulse.names import check_session_names
 from pulse.session_key import SessionKey
-from pulse.session_service import check_names
 
 #: Where an event keeps a framework's record. No reader but its adapter shows it, and an erasure removes it.
 RECORD = "record"
@@ -21,11 +21,9 @@ def session_key(app: str, user: str, session_id: str) -> SessionKey:
     Raises:
         InvalidInputError: a name is blank, too long, or holds U+0000; or the id begins or ends with whitespace.
     """
-    if not user.strip():
-        raise InvalidInputError("user is blank: give the id of the user whose session it is")
     if session_id != session_id.strip():
         raise InvalidInputError(f"a session id begins and ends without whitespace, not {session_id[:40]!r}")
-    check_names(app, user, session_id)
+    check_session_names(app, user, session_id)
     return SessionKey(app, user, session_id)
 
 

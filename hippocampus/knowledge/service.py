@@ -34,6 +34,7 @@ from hippocampus.names import check_app_name, check_count, check_name, check_nam
 from hippocampus.rerank import RERANK_DEPTH, Reranker, reorder
 from hippocampus.search import LIMIT_MAX, RERANK_SECONDS, MemorySearch, clean_query
 from pulse.errors import InvalidInputError
+from pulse.names import check_app, check_filled
 from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.limits import check_limit
 from pulse.tracing.manager import spanned
@@ -117,9 +118,10 @@ class KnowledgeService:
             CorpusExistsError: `only_new`, and the owner has a corpus of this name; nothing was changed.
             InvalidInputError: an argument is out of its bounds; nothing was changed.
         """
+        check_app(self._app)
         check_name("corpus", name)
         if owner is not None:
-            check_name("owner", owner)
+            check_filled("owner", owner)
         check_names(description=description)
         if description is not None and len(description) > DESCRIPTION_LENGTH_MAX:
             raise InvalidInputError(f"a description has up to {DESCRIPTION_LENGTH_MAX:,} characters")

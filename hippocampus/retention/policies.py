@@ -17,14 +17,12 @@ from hippocampus.errors import BY_SQLSTATE
 from hippocampus.names import check_app_name, check_count, check_number
 from hippocampus.retention.curves import Curve
 from pulse.errors import InvalidInputError
+from pulse.names import EVERY_APP
 from pulse.postgres.statements import Statements
 from pulse.redaction import RedactionMode
 
 if TYPE_CHECKING:
     from pulse.database import Pool
-
-#: The name of the policy of every app without one.
-EVERY_APP = "*"
 
 _STATEMENTS = Statements("hippocampus.retention", "retention.sql", errors=BY_SQLSTATE)
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from pgvector import Vector as PgVector
 
 from hippocampus.errors import BY_SQLSTATE
-from hippocampus.names import check_app_name, check_count
+from hippocampus.names import check_count
 from hippocampus.records import Vector, has_direction
 from pulse.errors import InvalidInputError
+from pulse.names import check_app
 from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
@@ -145,7 +146,7 @@ class ItemStore:
             omit_expired: leave out items whose time to live is over. Otherwise they are found until they are deleted.
         """
         self._db = db
-        self._app = check_app_name(app)
+        self._app = check_app(app)
         self._omit_expired = omit_expired
 
     async def get_many(self, operations: Sequence[Get]) -> list[StoredItem | None]:

@@ -18,6 +18,7 @@ from hippocampus.names import check_word, check_zones
 from hippocampus.records import Importance
 from pulse.errors import InvalidInputError
 from pulse.events import Event
+from pulse.names import check_owner
 from pulse.postgres.json_values import clean_text, escape_state
 from pulse.postgres.statements import Statements
 from pulse.session_key import SessionKey
@@ -94,6 +95,7 @@ class GivenMemories:
         one that was erased from another session of the user. New events are stored in a thread of the memory's own, so
         that no session is changed.
         """
+        check_owner(app_name, user_id)
         key = SessionKey(app_name, user_id, session_id)
         times = {event.id: event.occurred_at for event in reversed(events)}
         rows = await _STATEMENTS.fetch(self._pool, "unknown_events", *key, list(times), list(times.values()))
@@ -121,8 +123,10 @@ class GivenMemories:
         """Store memories in one transaction; return how many were stored or changed. Vectors follow by backfill.
 
         Raises:
-            InvalidInputError: there are more than `MEMORIES_MAX`, or metadata is not JSON; nothing was stored.
+            InvalidInputError: there are more than `MEMORIES_MAX`, metadata is not JSON, or app or user is blank or
+                the app is ``*``; nothing was stored.
         """
+        check_owner(app_name, user_id)
         if len(memories) > MEMORIES_MAX:
             raise InvalidInputError(f"give at most {MEMORIES_MAX} memories at once, not {len(memories)}: split them")
         # Of two with one name the later counts; a statement can't write a row twice.

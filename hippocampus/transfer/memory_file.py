@@ -18,6 +18,7 @@ from hippocampus.errors import BY_SQLSTATE, ImportFileError
 from hippocampus.names import check_app_name
 from pulse.audit import AuditLog
 from pulse.errors import InvalidInputError
+from pulse.names import check_owner
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ async def import_memory(
     """
     numbered = enumerate(lines, start=1)
     header = _header(numbered)
-    who = (check_app_name(app_name or header["app_name"]), user_id or header["user_id"])
+    who = (app_name or header["app_name"], user_id or header["user_id"])
+    check_owner(*who)
     stored: dict[str, int] = {}
     rows = 0
     async with pool.acquire() as proxy, _importing(proxy):

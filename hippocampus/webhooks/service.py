@@ -18,6 +18,7 @@ from uuid import UUID
 from hippocampus.errors import BY_SQLSTATE, WebhookNotFoundError
 from hippocampus.names import check_app_name, check_names, check_optional_app_name
 from pulse.errors import InvalidInputError
+from pulse.names import check_app
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 
@@ -126,7 +127,7 @@ class WebhookService:
         Raises:
             InvalidInputError: an argument is out of its bounds; nothing was stored.
         """
-        check_app_name(app_name)
+        check_app(app_name)
         check_url(url)
         check_names(description=description)
         if len(description) > DESCRIPTION_LENGTH_MAX:

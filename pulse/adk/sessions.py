@@ -30,6 +30,7 @@ from pulse.adk.usual_events import usual_input
 from pulse.counts import COUNTS
 from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
+from pulse.names import check_session_names
 from pulse.notify.notifier import Newest, Notifier
 from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.json_values import escape_state
@@ -37,7 +38,7 @@ from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.scopes import split_delta, without_deleted
 from pulse.session_key import SessionKey
-from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService, check_names
+from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService
 from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class PostgresSessionService(BaseSessionService):
             pulse.errors.StateTooLargeError: a scope would exceed the app's limit.
         """
         key = SessionKey(app_name, user_id, (session_id or "").strip() or str(uuid.uuid4()))
-        check_names(*key)
+        check_session_names(*key)
         delta = split_delta(json_safe(state or {}))
         [row] = await self._fetch(
             "create_adk_session",

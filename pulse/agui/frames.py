@@ -46,6 +46,7 @@ class Frame:
     legacy: agui.BaseEvent | None = None
     audience: Audience = Audience.ALL
     _encoded: dict[bool, bytes] = field(default_factory=dict)
+    _sse: dict[bool, bytes] = field(default_factory=dict, init=False)  # with the id, which a copy may change
 
     @property
     def size(self) -> int:
@@ -58,7 +59,11 @@ class Frame:
 
     def sse(self, *, legacy: bool = False) -> bytes:
         """Return the frame as a Server-Sent Event; never with `event:`, which would hide it from `onmessage`."""
-        return b"id: %s\n%s" % (self.id.encode(), self._data(legacy)) if self.id else self._data(legacy)
+        found = self._sse.get(legacy)
+        if found is None:
+            data = self._data(legacy)
+            found = self._sse[legacy] = b"id: %s\n%s" % (self.id.encode(), data) if self.id else data
+        return found
 
     def _data(self, legacy: bool) -> bytes:
         use_legacy = legacy and self.legacy is not None

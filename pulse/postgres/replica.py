@@ -2,7 +2,8 @@
 
 The position of the primary's log is read first, in a statement of its own that touches no table, and the replica is
 used once it has replayed that position. So a read sees every write that was acknowledged before it, by whichever
-process: no client has to carry a position. A replica that is behind, or fails, is passed over for the primary.
+process: no client has to carry a position. A replica that is behind, or fails, is passed over for the primary. So is a
+server that replays the log of another primary, whose positions say nothing about this one's.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import structlog
 
 from pulse.errors import PulseError
 from pulse.postgres.statements import Statements
@@ -27,6 +29,9 @@ _POLL_SECONDS = 0.005
 _PAUSE_SECONDS = 2.0
 _CONNECT_SECONDS_MAX = 3.0
 _STATEMENTS = Statements("pulse", "database.sql")
+#: Of a database, whichever server shows it.
+_IDENTITY = ("system_identifier", "database")
+_log = structlog.get_logger(__name__)
 # The server, the way to it, or a query that had to give way to what the replica replays.
 _FAULTS = (
     OSError,
@@ -57,15 +62,17 @@ class ReplicaReads:
         self._opening = asyncio.Lock()
         self._replica: Pool | None = None
         self._not_before = 0.0
+        self._is_reported = False
         self.from_replica = 0
         self.from_primary = 0
 
     async def fetch(self, query: str, *arguments: Any, timeout: float | None = None) -> list[asyncpg.Record]:  # noqa: ASYNC109 - as a pool's
         """Return the rows of a statement that only reads."""
         if time.monotonic() >= self._not_before:
-            position = await _STATEMENTS.fetchval(self._primary, "log_position")
+            primary = await _STATEMENTS.fetchrow(self._primary, "log_position")
+            assert primary is not None  # noqa: S101 - one row without a table
             try:
-                rows = await self._fetch(position, query, *arguments, timeout=timeout)
+                rows = await self._fetch(primary, query, *arguments, timeout=timeout)
             except _FAULTS:
                 rows = None
             if rows is not None:
@@ -81,14 +88,23 @@ class ReplicaReads:
         if replica is not None:
             await replica.close()
 
-    async def _fetch(self, position: str, query: str, *arguments: Any, **options: Any) -> list[asyncpg.Record] | None:
+    async def _fetch(
+        self, primary: asyncpg.Record, query: str, *arguments: Any, **options: Any
+    ) -> list[asyncpg.Record] | None:
         """Return the rows as of a position of the log, or None if the replica does not reach it in time."""
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
             replica = await self._pool()
             connection = await replica.acquire()
         try:
             deadline = time.monotonic() + WAIT_SECONDS
-            while not await _STATEMENTS.fetchval(connection, "has_replayed", position):
+            while True:
+                found = await _STATEMENTS.fetchrow(connection, "replayed", primary["position"])
+                assert found is not None  # noqa: S101 - as above
+                if any(found[name] != primary[name] for name in _IDENTITY):
+                    self._report(primary, found)
+                    return None
+                if found["has_replayed"]:
+                    break
                 if time.monotonic() > deadline:
                     return None
                 await asyncio.sleep(_POLL_SECONDS)
@@ -101,3 +117,13 @@ class ReplicaReads:
             if self._replica is None:
                 self._replica = await self._open_replica()
             return self._replica
+
+    def _report(self, primary: asyncpg.Record, other: asyncpg.Record) -> None:
+        """Say once that the address is not of a replica of this primary."""
+        if not self._is_reported:
+            _log.error(
+                "replica_of_another_primary",
+                **{f"primary_{name}": primary[name] for name in _IDENTITY},
+                **{f"replica_{name}": other[name] for name in _IDENTITY},
+            )
+            self._is_reported = True

@@ -20,8 +20,9 @@ import asyncpg
 
 from pulse import event_types
 from pulse.errors import InvalidInputError, RunNotFoundError
-from pulse.event_rows import ID_LENGTH_MAX, event_input, read_appended, read_event_to_deliver
+from pulse.event_rows import event_input, read_appended, read_event_to_deliver
 from pulse.events import Event, EventActions
+from pulse.names import ID_LENGTH_MAX
 from pulse.notify.notifier import Notifier
 from pulse.postgres.json_values import clean_text
 from pulse.postgres.limits import check_limit

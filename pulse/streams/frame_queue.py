@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from pulse.agui.frames import Frame
+
+#: Sends frames to a client that has all frames before them; False if they must be queued.
+SendAtOnce: TypeAlias = Callable[[Sequence[Frame]], bool]
 
 
 class QueueBounds(NamedTuple):
@@ -21,13 +25,19 @@ class FrameQueue:
 
     A wait costs a future: thousands of clients wait again for each event. The timer of the wait before is left to run,
     and is set anew only when it fires too early.
+
+    Args:
+        send_at_once: takes frames past the queue while its reader waits, and so has sent every frame before. They begin
+            the reader's timeout anew, and cost no wake-up.
     """
 
-    def __init__(self, bounds: QueueBounds) -> None:
+    def __init__(self, bounds: QueueBounds, send_at_once: SendAtOnce | None = None) -> None:
         self._bounds = bounds
+        self._send_at_once = send_at_once
         self._frames: deque[Frame] = deque()
         self._bytes = 0
         self._waiting: asyncio.Future[None] | None = None
+        self._timeout_seconds = 0.0
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -35,13 +45,28 @@ class FrameQueue:
         return bool(self._frames)
 
     def add(self, frame: Frame) -> bool:
-        """Add a frame; False if there is no space for it: then all are dropped."""
-        size = frame.size
-        if self._frames and (len(self._frames) >= self._bounds.frames or self._bytes + size > self._bounds.bytes):
-            self.drain()
-            return False
-        self._frames.append(frame)
-        self._bytes += size
+        """Send or add a frame; see `extend`."""
+        return self.extend((frame,))
+
+    def extend(self, frames: Sequence[Frame]) -> bool:
+        """Send or add frames; False if there is no space for one: then all are dropped."""
+        waiting = self._waiting
+        if (
+            waiting is not None
+            and self._send_at_once is not None
+            and not self._frames
+            and not waiting.done()
+            and self._send_at_once(frames)
+        ):
+            self._deadline = waiting.get_loop().time() + self._timeout_seconds
+            return True
+        for frame in frames:
+            size = frame.size
+            if self._frames and (len(self._frames) >= self._bounds.frames or self._bytes + size > self._bounds.bytes):
+                self.drain()
+                return False
+            self._frames.append(frame)
+            self._bytes += size
         self._end_wait()
         return True
 
@@ -62,6 +87,7 @@ class FrameQueue:
         if self._frames:
             return
         loop = asyncio.get_running_loop()
+        self._timeout_seconds = timeout_seconds
         self._deadline = loop.time() + timeout_seconds
         if self._timer is not None and self._timer.when() > self._deadline:
             self._stop_timer()

@@ -8,7 +8,7 @@ import enum
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -21,7 +21,7 @@ from pulse.events import Event
 from pulse.live_text import DeltaCarrier, Kind, LiveMessage, RunKey
 from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.runs.records import Run
-from pulse.streams.frame_queue import FrameQueue, QueueBounds
+from pulse.streams.frame_queue import FrameQueue, QueueBounds, SendAtOnce
 from pulse.streams.gone_threads import GoneThreads
 from pulse.streams.run_reader import RunReader
 from pulse.streams.shared_states import Owner, SharedStates, SharedWatcher
@@ -82,6 +82,13 @@ class _Text:
         )
 
 
+class _News(NamedTuple):
+    """What is new, and its frames for clients that have the hub's cursor."""
+
+    frames: Sequence[Frame]
+    of: Event | LiveMessage | KnownState
+
+
 class Hub:
     """A followed run, translated once for all followers. A `pulse.live_text.Watcher`."""
 
@@ -95,6 +102,7 @@ class Hub:
         self._recent: deque[Frame] = deque(maxlen=_RECENT_FRAMES)
         self._texts: dict[str, _Text] = {}
         self._held: dict[str, LiveMessage] = {}
+        self._news: list[_News] = []  # that the followers do not have yet
         self._subscription: Subscription | None = None
         self._unwatch = contextlib.ExitStack()
 
@@ -202,8 +210,14 @@ class Hub:
             self._recent.clear()
         else:
             self._recent.extend(frames)
-        for follower in list(self.followers):
-            follower.push(frames, news)
+        self._news.append(_News(frames, news))
+
+    def _deliver(self) -> None:
+        """Give the followers what is new, together: each may send it with one write."""
+        news, self._news = self._news, []
+        if news:
+            for follower in list(self.followers):
+                follower.push(news)
 
     def _keep(self, message: LiveMessage) -> None:
         text = self._texts.get(message.message_id)
@@ -215,9 +229,12 @@ class Hub:
 
     @contextlib.contextmanager
     def _ending_on_fault(self) -> Iterator[None]:
-        """End the followers when a translation fails: they would wait for ever."""
+        """Deliver what was translated; end the followers when a translation fails: they would wait for ever."""
         try:
-            yield
+            try:
+                yield
+            finally:
+                self._deliver()
         except Exception:  # noqa: BLE001 - logged whole, and every follower is ended
             _log.exception("stream_failed", run_id=self.run.run_id)
             self.end(Cut.FAILED)
@@ -244,6 +261,7 @@ class RunFollower:
         before: KnownState | None,
         is_shared: bool,
         bounds: QueueBounds,
+        send_at_once: SendAtOnce | None,
         on_slow: Callable[[], None],
     ) -> None:
         self._reader = reader
@@ -268,7 +286,7 @@ class RunFollower:
         self._is_over = False
         self.has_ended = False
         self.cut: Cut | None = None
-        self._queue = FrameQueue(bounds)
+        self._queue = FrameQueue(bounds, send_at_once)
         recent = None if cursor is None else hub.after(cursor)
         if recent is not None:
             self._bridge, self._resumed, self._is_live = None, [], True
@@ -323,14 +341,16 @@ class RunFollower:
             first_sequence=self._run.first_sequence_num,
         )
 
-    def push(self, frames: Sequence[Frame], news: Event | LiveMessage | KnownState) -> None:
+    def push(self, news: Sequence[_News]) -> None:
         """Take the hub's frames; before it has reached the hub's cursor, translate the news itself."""
         if not self._is_live or self._is_over:
             return
-        if self._bridge is not None:
-            frames = _translated(self._bridge, news)
-            self._join_hub()
-        self._add(frames)
+        if self._bridge is None:
+            self._add(news[0].frames if len(news) == 1 else [frame for each in news for frame in each.frames])
+            return
+        bridge = self._bridge
+        self._add([frame for each in news for frame in _translated(bridge, each.of)])
+        self._join_hub()
 
     def follows(self, session_id: str | None, run_id: str | None) -> bool:
         """Whether it follows this run, or a run of this session."""
@@ -386,12 +406,13 @@ class RunFollower:
         return self._queue.drain()
 
     def _add(self, frames: Sequence[Frame]) -> None:
-        for frame in self._unknown(frames):
-            if not self._queue.add(frame):
-                self._on_slow()
-                self.end(Cut.SLOW)
-                return
-            self._is_over = self._is_over or frame.is_terminal
+        if not (frames := self._unknown(frames)):
+            return
+        if self._queue.extend(frames):
+            self._is_over = self._is_over or any(frame.is_terminal for frame in frames)
+        else:
+            self._on_slow()
+            self.end(Cut.SLOW)
 
     def _unknown(self, frames: Sequence[Frame]) -> Sequence[Frame]:
         """Leave out the user messages that this client sent itself, and the history that it has.

@@ -23,7 +23,7 @@ from pulse.event_bridge import EventBridge, KnownState
 from pulse.live_text import DeltaCarrier, RunKey
 from pulse.pg_notify_listener import PgNotifyListener
 from pulse.runs.records import Run
-from pulse.streams.frame_queue import QueueBounds
+from pulse.streams.frame_queue import QueueBounds, SendAtOnce
 from pulse.streams.gone_threads import GoneThreads
 from pulse.streams.run_hub import Cut, Hub, RunFollower
 from pulse.streams.run_reader import RunReader
@@ -131,6 +131,7 @@ class RunStreams:
         known_inputs: frozenset[str] = frozenset(),
         before: KnownState | None = None,
         is_shared: bool = False,
+        send_at_once: SendAtOnce | None = None,
     ) -> AsyncIterator[RunFollower]:
         """Follow a run for as long as the block lasts.
 
@@ -141,6 +142,7 @@ class RunStreams:
             known_inputs: the ids of user messages that the client sent itself and does not get again.
             before: the state of a client that has followed the thread up to the run.
             is_shared: follow it for all clients of a thread; see `EventBridge`.
+            send_at_once: sends live frames to a client that waits for them; see `FrameQueue`.
 
         Raises:
             InvalidInputError: the cursor is past everything that is stored.
@@ -158,6 +160,7 @@ class RunStreams:
             before=before,
             is_shared=is_shared,
             bounds=_NO_BOUNDS if is_shared else self.bounds,
+            send_at_once=send_at_once,
             on_slow=self.count_slow,
         )
         hub.followers[follower] = None

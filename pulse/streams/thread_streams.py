@@ -29,7 +29,7 @@ from pulse.events import Event, Session
 from pulse.pg_notify_listener import PgNotifyListener, Subscription
 from pulse.postgres.statements import Statements
 from pulse.runs.records import Run, read_run
-from pulse.streams.frame_queue import FrameQueue
+from pulse.streams.frame_queue import FrameQueue, SendAtOnce
 from pulse.streams.run_hub import FAREWELL_CODES, Cut, StreamCutError, farewell
 from pulse.streams.run_streams import RunStreams
 
@@ -94,16 +94,24 @@ class ThreadStreams:
             raise _no_run(cursor.began)
 
     async def follow(
-        self, session: Session, cursor: ThreadCursor, *, heartbeat_seconds: float
+        self,
+        session: Session,
+        cursor: ThreadCursor,
+        *,
+        heartbeat_seconds: float,
+        send_at_once: SendAtOnce | None = None,
     ) -> AsyncIterator[list[Frame]]:
         """Yield frames with their cursors, as they come, for ever; an empty list when none came in time.
+
+        Args:
+            send_at_once: as for `RunStreams.follow`.
 
         Raises:
             StreamCutError: the stream ends, and why; the client usually reconnects with its cursor.
             InvalidInputError: the cursor names no run of the thread.
         """
         hub = self._enter(session)
-        follower = _ThreadFollower(FrameQueue(self.streams.bounds))
+        follower = _ThreadFollower(FrameQueue(self.streams.bounds, send_at_once))
         walk = _Walk(self, session, cursor)
         try:
             if cursor.within is not None:
@@ -366,19 +374,20 @@ class _ThreadHub:
             follower.mark = _THE_HUBS
 
     async def _send(self, frames: list[Frame], fill: Callable[[Frame], object]) -> None:
-        for frame in _placed(self._began, frames):
-            followers = [
-                each for each in self._followers if each.after < self._began and frame.audience in each.audience
-            ]
-            if not followers:
-                continue
-            if frame.history_until is not None:
+        placed = _placed(self._began, frames)
+        for frame in placed:
+            if frame.history_until is not None and any(frame.audience in each.audience for each in self._behind()):
                 await fill(frame)  # type: ignore[misc]  # a coroutine
-            for follower in followers:
-                if not follower.queue.add(frame):
-                    self._remove(follower)
-                    self._streams.count_slow()
-                    follower.end(Cut.SLOW)
+        for follower in self._behind():
+            wanted = [frame for frame in placed if frame.audience in follower.audience]
+            if wanted and not follower.queue.extend(wanted):
+                self._remove(follower)
+                self._streams.count_slow()
+                follower.end(Cut.SLOW)
+
+    def _behind(self) -> list[_ThreadFollower]:
+        """Return the followers that get the run from the hub."""
+        return [each for each in self._followers if each.after < self._began]
 
 
 # A follower that has received a run from the hub has the hub's state.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pulse.errors import InvalidInputError, ToolNotFoundError
+from pulse.names import check_app, check_name
 from pulse.outbound import addresses
 from pulse.outbound.client import OutboundClient
 from pulse.postgres.json_values import clean_text, escape_state, unescape
@@ -64,7 +65,7 @@ class ToolCatalog:
         read_secret: credential_rules.ReadSecret = credential_rules.read_secret,
         resolve: addresses.Resolve = addresses.resolve,
     ) -> None:
-        self.app_name = _checked_name("app_name", app_name)
+        self.app_name = check_app(app_name)
         self._pool = pool
         self._read_secret = read_secret
         self._resolve = resolve
@@ -201,7 +202,7 @@ class ToolCatalog:
             InvalidInputError: another argument is wrong; nothing was stored.
             ToolError: the URL could not be read.
         """
-        _checked_name("source", source, 64)
+        check_name("source", source, 64)
         networks = read_networks(allowed_networks)
         where = None
         if isinstance(document, Path):
@@ -260,7 +261,7 @@ class ToolCatalog:
             InvalidInputError: an argument or a tool's schema is wrong; nothing was stored.
             ToolError: the server cannot be used.
         """
-        _checked_name("source", source, 64)
+        check_name("source", source, 64)
         openapi.check_url(url)
         networks = read_networks(allowed_networks)
         if credential is not None:
@@ -388,7 +389,7 @@ class ToolCatalog:
     # Helpers
 
     async def _put(self, name: str, **given: Any) -> Tool:
-        _checked_name("a tool's name", name, 64)
+        check_name("a tool's name", name, 64)
         given["permissions"] = _written(given.get("permissions"))
         definition = _definition(**given)
         await _STATEMENTS.fetchrow(self._pool, "put_tool", self.app_name, name, None, definition)
@@ -513,12 +514,6 @@ def _checked_limits(limits: Mapping[str, Any] | None) -> dict[str, Any]:
 def _execution(row: Any) -> ToolExecution:
     values = {"input_params": unescape(row["input_params"]), "output_result": unescape(row["output_result"])}
     return ToolExecution(**{**dict(row), **values})
-
-
-def _checked_name(what: str, name: str, length_max: int = _NAME_LENGTH_MAX) -> str:
-    if not isinstance(name, str) or not 1 <= len(name) <= length_max or clean_text(name) != name:
-        raise InvalidInputError(f"{what} has 1 to {length_max} characters without U+0000, not {name!r:.80}")
-    return name
 
 
 def _no_tool(name: str) -> ToolNotFoundError:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
+from pulse.counts import COUNTS
 from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
 from pulse.notify.connection import NotifyConnection
@@ -122,6 +123,8 @@ class _Call:
     run_id: uuid.UUID | None
     tool_call_id: str
     idempotency_key: str
+    #: Of its tool, once that was found.
+    kind: str = "unknown"
     roles: Collection[str] = ()
     agent: str | None = None
     #: Found before the tool was looked at.
@@ -327,6 +330,7 @@ class ToolRegistry(ToolCatalog):
             code, message = refusal or ("unknown_tool", f"there is no tool {call.name[:80]!r} any more")
             outcome = ToolOutcome(status="refused", execution_id=execution_id, error_code=code, error=message)
             return await self._ended(outcome, call, None)
+        call.kind = entry.tool.kind
         return await self._traced(call, lambda _span: self._run(entry, call, execution_id))
 
     async def answer(self, execution_id: uuid.UUID, value: Any, *, user_id: str) -> ToolOutcome:
@@ -407,6 +411,16 @@ class ToolRegistry(ToolCatalog):
         return call, self._entries.get(call.name)
 
     async def _traced(self, call: _Call, make: Callable[[Span], Awaitable[ToolOutcome]]) -> ToolOutcome:
+        began, status = time.perf_counter(), "cancelled"
+        try:
+            outcome = await self._spanned(call, make)
+            status = outcome.status
+        finally:
+            for observe in COUNTS.on_tool_call:
+                observe(call.kind, status, time.perf_counter() - began)
+        return outcome
+
+    async def _spanned(self, call: _Call, make: Callable[[Span], Awaitable[ToolOutcome]]) -> ToolOutcome:
         with current_tracing().trace_tool_call(
             call.name[:_NAME_LENGTH_MAX],
             call_id=call.tool_call_id,
@@ -438,6 +452,8 @@ class ToolRegistry(ToolCatalog):
             if entry is None:
                 await self._refresh()
                 entry = self._entries.get(call.name)
+            if entry is not None:
+                call.kind = entry.tool.kind
             refusal = call.refusal or self._check(entry, call)
             waits = (
                 entry is not None and refusal is None and (entry.needs_confirmation() or entry.tool.kind == "client")

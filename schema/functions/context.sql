@@ -25,12 +25,82 @@ AS $$
     ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
 $$;
 
--- Whether a fact has its place in every window: allergies and diets, whoever's they are, and rules.
-CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text, p_normal_key text) RETURNS boolean
+-- The terms of a text that tell it from others: words and Chinese pairs, not the characters of these pairs.
+CREATE OR REPLACE FUNCTION telling_terms(p_text text) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT coalesce(array_agg(t.term) FILTER (WHERE length(t.term) > 1 OR octet_length(t.term) = 1), '{}')
+    FROM unnest(tsvector_to_array(search_document(coalesce(p_text, '')))) AS t (term)
+$$;
+
+-- Whether a memory says what a fact's former value was extracted from: it quotes the turn, or a sentence of it says the
+-- value. That takes most of the words that the value has and what holds now (p_holds, '' for nothing) has not, and beside
+-- them another one of the value or the turn, if the value has any: 'It rains in Porto' does not say who lives there.
+-- p_search: the terms of the memory.
+CREATE OR REPLACE FUNCTION states_value(
+    p_content text, p_search tsvector, p_turn text, p_said text, p_holds text) RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+DECLARE
+    v_quoted constant text := lower(btrim(p_turn, E' \n\t.!?。！？'));
+    v_turn   text[];
+    v_value  text[];
+    v_held   text;
+    v_new    text[];
+    v_own    text[];
+    v_least  integer;
+    v_terms  text[];
+BEGIN
+    IF v_quoted <> '' AND strpos(lower(p_content), v_quoted) > 0 THEN
+        v_turn := telling_terms(p_turn);
+        IF cardinality(v_turn) > 1 THEN
+            RETURN true;
+        END IF;
+    END IF;
+    v_value := telling_terms(p_said);
+    IF NOT v_value && tsvector_to_array(p_search) THEN
+        RETURN false;
+    END IF;
+    -- Without its key, if it has one.
+    v_held := regexp_replace(p_holds, '^[^:]{1,255}: ', '');
+    v_own := ARRAY(SELECT unnest(v_value) EXCEPT SELECT unnest(telling_terms(v_held)));
+    -- Of pairs, those that have no character of what holds now: of '住在北京' before '住在上海' that is '北京'.
+    v_own := coalesce(nullif(ARRAY(SELECT o.term FROM unnest(v_own) AS o (term)
+                                   WHERE NOT is_cjk(left(o.term, 1)) OR v_held !~ ('[' || o.term || ']')), '{}'),
+                      nullif(v_own, '{}'), v_value);
+    IF NOT v_own && tsvector_to_array(p_search) THEN
+        RETURN false;
+    END IF;
+    v_turn := coalesce(v_turn, telling_terms(p_turn));
+    v_new := ARRAY(SELECT unnest(telling_terms(v_held)) EXCEPT SELECT unnest(v_value));
+    v_least := CASE WHEN cardinality(v_own) <= 2 THEN cardinality(v_own)
+                    WHEN is_cjk(left(v_own[1], 1)) THEN (cardinality(v_own) + 1) / 2
+                    ELSE cardinality(v_own) / 2 + 1 END;
+    FOR v_terms IN
+        SELECT telling_terms(regexp_replace(s.sentence, '^\s*[^:：。,，]{1,40}[:：]', ''))
+        FROM regexp_split_to_table(p_content, '[.!?;。！？；\n]+') AS s (sentence)
+    LOOP
+        CONTINUE WHEN (SELECT count(*) FROM unnest(v_own) AS o (term) WHERE o.term = ANY (v_terms)) < v_least;
+        -- 'We moved from Porto to Lisbon' says what holds now.
+        CONTINUE WHEN v_new <> '{}' AND v_new <@ v_terms;
+        IF v_value <@ v_own OR v_terms <@ (v_turn || v_value)
+           OR EXISTS (SELECT FROM unnest(v_terms) AS t (term)
+                      WHERE t.term = ANY (v_turn || v_value) AND t.term <> ALL (v_own)) THEN
+            RETURN true;
+        END IF;
+    END LOOP;
+    RETURN false;
+END
+$$;
+
+-- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
+-- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
+CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_fact_type = 'rule'
-       OR string_to_array(lower(p_key), ':') && ARRAY['allergy', 'allergies', 'diet', 'rule']
-       OR string_to_array(p_normal_key, ':') && ARRAY['allergy', 'diet', 'rule'];
+       OR lower(CASE WHEN p_key ~ '[a-z][A-Z]' THEN regexp_replace(p_key, '([a-z])([A-Z])', '\1_\2', 'g') ELSE p_key END)
+          ~ ('(^|[^a-z])(allerg(y|ies|ic|ens?)|intoleran(t|ces?)|diets?|dietary|(food|eating)[^a-z]+restrictions?|rules?)($|[^a-z])'
+             || '|过敏|不耐受|忌口|忌食|禁忌|饮食|素食|清真|规则|规矩');
 
 -- Candidates for a context window, in one round trip: what matches the query and the newest summaries ('memory'), facts
 -- that match, the standing ones and the most certain ones ('fact'), the newest turns of the session ('history'). place
@@ -85,7 +155,7 @@ BEGIN
                        CASE WHEN s.source = 'fact' THEN 'fact'
                             WHEN s.source = 'message' AND p_passages > 0 THEN 'turn' ELSE 'memory' END AS group_of
                 FROM search_memory(p_app_name, p_user_id, p_query, p_embedding, p_embedding_model,
-                                   least(4 * (p_memories + p_facts) + p_passages, 1000),
+                                   least(4 * (p_memories + p_facts) + p_passages, 4000),
                                    p_messages => CASE WHEN p_passages > 0 THEN 'all' ELSE 'recent' END,
                                    p_said_since => p_said_since, p_said_until => p_said_until,
                                    p_said_words => p_said_words, p_said_weights => p_said_weights, p_bare => true) AS s
@@ -103,7 +173,7 @@ BEGIN
                        coalesce(m.from_seq, f.from_seq, g.sequence_num) AS from_seq,
                        coalesce(m.upto_seq, f.upto_seq, g.sequence_num) AS upto_seq,
                        coalesce(m.source_seqs, f.source_seqs, ARRAY[g.sequence_num]) AS source_seqs,
-                       f.key AS fact_key, is_standing(f.fact_type, f.key, f.normal_key) AS is_standing
+                       f.key AS fact_key, is_standing(f.fact_type, f.key) AS is_standing, m.search
                 FROM ranked AS r
                 LEFT JOIN messages AS g ON g.id = CASE WHEN r.source = 'message' THEN r.id END
                 LEFT JOIN memories AS m ON m.id = CASE WHEN r.source = 'memory' THEN r.id END
@@ -124,11 +194,12 @@ BEGIN
             ), candidates AS (
                 SELECT CASE r.group_of WHEN 'fact' THEN 'fact' ELSE 'memory' END AS context_type, r.nth AS place, r.source,
                        r.id, r.kind, r.author, r.content, r.relevance, r.thread_id, r.from_seq, r.upto_seq, r.occurred_at,
-                       r.score, r.source_seqs, r.fact_key, r.is_standing, NULL::uuid AS beside
+                       r.score, r.source_seqs, r.fact_key, r.is_standing, NULL::uuid AS beside, r.search
                 FROM read AS r
                 UNION ALL
                 SELECT 'memory', 100000 + b.nth, 'message', b.id, b.role::text, b.author, left(b.content, 500001), 0, b.thread_id,
-                       b.sequence_num, b.sequence_num, b.occurred_at, 0, ARRAY[b.sequence_num], NULL, NULL, b.beside
+                       b.sequence_num, b.sequence_num, b.occurred_at, 0, ARRAY[b.sequence_num], NULL, NULL, b.beside,
+                       NULL
                 FROM beside AS b
             )
             SELECT c.context_type, c.place, c.source, c.id, c.kind, c.author, c.content, c.relevance, c.thread_id,
@@ -138,8 +209,13 @@ BEGIN
             LEFT JOIN LATERAL (
                 SELECT o.holds, o.since
                 FROM changes AS o
-                WHERE o.thread_id = c.thread_id AND o.sequence_num = ANY (c.source_seqs)
-                  AND (c.source = 'message' OR strpos(lower(c.content), lower(o.said)) > 0)
+                WHERE o.thread_id = c.thread_id
+                  AND CASE WHEN c.source = 'message' THEN o.sequence_num = c.from_seq
+                           WHEN o.sequence_num BETWEEN c.from_seq AND c.upto_seq OR o.sequence_num = ANY (c.source_seqs)
+                           THEN states_value(c.content, c.search,
+                                             (SELECT g.content FROM messages AS g
+                                              WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
+                                             o.said, o.holds) END
                 ORDER BY o.since DESC LIMIT 1) AS o
                 ON c.context_type = 'memory';
     END IF;
@@ -148,20 +224,24 @@ BEGIN
             SELECT * FROM unnest(outdated.threads, outdated.seqs, outdated.said, outdated.holds, outdated.since,
                                  outdated.changed_in) AS o (thread_id, sequence_num, said, holds, since, changed_in)
         )
-        (SELECT 'memory', 1000 + row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC), 'memory', m.id,
-                m.memory_type::text, NULL::text, m.content, 0::double precision, m.thread_id, m.from_seq,
-                m.upto_seq, m.occurred_at, 0::double precision, t.session_id::text, m.source_seqs, NULL::text, false,
-                NULL::uuid, o.holds, o.since
-         FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
-               ORDER BY created_at DESC LIMIT 50) AS m
+        (SELECT 'memory', 1000 + m.nth, 'memory', m.id, m.memory_type::text, NULL::text, m.content, 0::double precision,
+                m.thread_id, m.from_seq, m.upto_seq, m.occurred_at, 0::double precision, t.session_id::text, m.source_seqs,
+                NULL::text, false, NULL::uuid, o.holds, o.since
+         FROM (SELECT n.*, row_number() OVER (ORDER BY n.occurred_at DESC, n.id DESC) AS nth
+               FROM (SELECT * FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
+                     ORDER BY created_at DESC LIMIT 50) AS n
+               WHERE n.memory_type = 'summary' ORDER BY nth LIMIT 3) AS m
          LEFT JOIN threads AS t ON t.id = m.thread_id
          LEFT JOIN LATERAL (
              SELECT o.holds, o.since
              FROM changes AS o
-             WHERE o.thread_id = m.thread_id AND o.sequence_num = ANY (m.source_seqs)
-               AND strpos(lower(m.content), lower(o.said)) > 0
-             ORDER BY o.since DESC LIMIT 1) AS o ON true
-         WHERE m.memory_type = 'summary' ORDER BY m.occurred_at DESC, m.id DESC LIMIT 3)
+             WHERE o.thread_id = m.thread_id
+               AND CASE WHEN o.sequence_num BETWEEN m.from_seq AND m.upto_seq OR o.sequence_num = ANY (m.source_seqs)
+                        THEN states_value(m.content, m.search,
+                                          (SELECT g.content FROM messages AS g
+                                           WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),
+                                          o.said, o.holds) END
+             ORDER BY o.since DESC LIMIT 1) AS o ON true)
         UNION ALL
         (SELECT 'fact', CASE WHEN k.is_standing THEN 0 ELSE 1000 END
                         + row_number() OVER (ORDER BY k.confidence DESC, k.updated_at DESC, k.id), 'fact', k.id,
@@ -171,7 +251,7 @@ BEGIN
          FROM (
              SELECT f.*, row_number() OVER (PARTITION BY s.is_standing
                                             ORDER BY f.confidence DESC, f.updated_at DESC, f.id) AS nth, s.is_standing
-             FROM facts AS f, LATERAL (SELECT is_standing(f.fact_type, f.key, f.normal_key)) AS s (is_standing)
+             FROM facts AS f, LATERAL (SELECT is_standing(f.fact_type, f.key)) AS s (is_standing)
              WHERE f.app_name = p_app_name AND f.user_id = p_user_id
                AND (f.valid_until IS NULL OR f.valid_until > engine_now())) AS k
          LEFT JOIN threads AS t ON t.id = k.thread_id
@@ -229,12 +309,46 @@ BEGIN
 END
 $$;
 
+-- The language that most words of texts are in, 'zh' or else 'en'; NULL if there is no word. Equals language_of in
+-- hippocampus/text/languages.py.
+CREATE OR REPLACE FUNCTION language_of(p_texts text[]) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (
+    SELECT CASE WHEN sum(n.chinese + n.other) > 0
+                THEN CASE WHEN sum(n.chinese) >= sum(n.other) THEN 'zh' ELSE 'en' END END
+    FROM unnest(p_texts) AS t (body),
+         LATERAL (SELECT left(t.body, 300) AS body) AS b,
+         LATERAL (SELECT regexp_count(b.body, '[\u3400-\u4dbf\u4e00-\u9fff]') AS han,
+                         b.body ~ '[\u3040-\u30ff\uac00-\ud7af]' AS is_not_chinese,
+                         regexp_count(b.body, '[A-Za-z\u00c0-\u024f]+') AS words) AS c,
+         LATERAL (SELECT CASE WHEN c.is_not_chinese THEN 0 ELSE c.han END AS chinese,
+                         c.words + CASE WHEN c.is_not_chinese THEN c.han + 1 ELSE 0 END AS other) AS n);
+
+-- A speaker and a type of facts as a window shows them. Equal speaker and fact_kind in hippocampus/context/languages.py.
+CREATE OR REPLACE FUNCTION window_speaker(p_author text, p_language text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(CASE p_language
+    WHEN 'zh' THEN CASE lower(btrim(p_author)) WHEN 'user' THEN '用户' WHEN 'tool' THEN '工具' WHEN 'model' THEN '助手'
+                                               WHEN 'agent' THEN '助手' WHEN 'assistant' THEN '助手' END
+    ELSE CASE btrim(p_author) WHEN '用户' THEN 'user' WHEN '助手' THEN 'assistant' WHEN '工具' THEN 'tool' END
+    END, p_author);
+
+CREATE OR REPLACE FUNCTION window_fact_kind(p_fact_type text, p_language text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN coalesce(CASE p_language WHEN 'zh' THEN
+    CASE p_fact_type WHEN 'rule' THEN '规则' WHEN 'preference' THEN '偏好' WHEN 'profile' THEN '资料'
+                     WHEN 'custom' THEN '其他' WHEN 'insight' THEN '见解' WHEN 'instruction' THEN '指令' END
+    END, p_fact_type);
+
 -- A context window for callers of plain SQL, from the same candidates. The sum of token_estimate is at most
 -- p_max_tokens; facts get what the two ratios leave. Each section first fills its own share; unspent tokens go to the
--- history, then to the memories, then to the facts. The newest turn is cut rather than left out; a memory or a fact
+-- history, then to the memories, then to the facts. Standing facts come before memories and other facts, in at most half
+-- of the window, which the history leaves them. The newest turn is cut rather than left out; a memory or a fact
 -- that is too long is skipped, as is a text that the window contains already.
 -- Turns that match the query are memories, with their date in UTC and their speaker; every fifth memory is another one.
--- What no longer holds is followed by what does.
+-- Turns of the session have it where a day begins that is not today's, if p_max_tokens is at least 100.
+-- What no longer holds is followed by what does. Roles and types of facts are in the language of the history and the
+-- query, or else of what was found.
 -- p_session_id NULL: the user's latest session. p_embedding_model NULL: the model of the newest memory.
 CREATE OR REPLACE FUNCTION get_context_window(
     p_user_id text, p_app_name text, p_query text, p_query_embedding vector DEFAULT NULL,
@@ -245,7 +359,7 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-    c_kinds constant text[] := '{history,memory,fact}';
+    c_kinds constant text[] := '{history,standing,memory,fact}';
     v_session text := coalesce(p_session_id, (
         SELECT t.session_id FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND NOT has_expired(t)
@@ -253,8 +367,9 @@ DECLARE
     v_model text := coalesce(p_embedding_model, (
         SELECT embedding_model FROM memories WHERE app_name = p_app_name AND user_id = p_user_id
         ORDER BY created_at DESC LIMIT 1));
+    v_growth constant double precision := least(greatest(sqrt(greatest(p_max_tokens, 0) / 8000.0), 1), 4);
     v_shares integer[];
-    v_used   integer[] := '{0,0,0}';
+    v_used   integer[] := '{0,0,0,0}';
     v_kept   integer := 0;     -- reserved for the newest turn until it is packed
     v_kinds  text[];
     v_ids    uuid[];
@@ -264,24 +379,41 @@ DECLARE
     v_taken  boolean[];
     v_room   integer;
     v_cut    text;
+    v_dates  text[];           -- of turns of the session that are not today's
+    v_dated  integer := 0;     -- reserved for that of the first one
+    v_oldest integer;
 BEGIN
     IF p_max_tokens < 0 OR p_memory_ratio < 0 OR p_history_ratio < 0 OR p_memory_ratio + p_history_ratio > 1 THEN
         RAISE EXCEPTION 'max_tokens must not be negative, and the two ratios are shares of 1' USING ERRCODE = 'HP007';
     END IF;
-    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio), floor(p_max_tokens * p_memory_ratio),
-                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
-    WITH found AS (
+    WITH candidates AS MATERIALIZED (
+        SELECT * FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, (10 * v_growth)::integer,
+                                         (10 * v_growth)::integer, (20 * v_growth)::integer,
+                                         least(greatest(p_max_tokens / 30, 20), (400 * v_growth)::integer))
+    ), spoken AS (
+        SELECT coalesce(language_of(array_agg(c.content) FILTER (WHERE c.context_type = 'history') || p_query),
+                        language_of(array_agg(c.content)), 'en') AS language
+        FROM candidates AS c
+    ), days AS (
+        SELECT d.id, d.date, d.date <> lag(d.date) OVER (ORDER BY d.from_seq) AS is_first
+        FROM (SELECT c.id, c.from_seq, (c.occurred_at AT TIME ZONE 'UTC')::date AS date FROM candidates AS c
+              WHERE c.context_type = 'history' AND p_max_tokens >= 100) AS d
+    ), found AS (
         SELECT DISTINCT ON (c.context_type, c.id)
-               c.context_type, c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
-               CASE WHEN c.context_type = 'history' THEN '[' || c.author || ']: ' || c.content
-                    WHEN c.context_type = 'fact' THEN '[' || c.kind || '] ' || c.content
+               CASE WHEN c.is_standing THEN 'standing' ELSE c.context_type END AS context_type,
+               c.id, c.place, c.source <> 'message' AS is_derived, c.relevance,
+               '(' || nullif(d.date, (engine_now() AT TIME ZONE 'UTC')::date) || ') ' AS date,
+               CASE WHEN c.context_type = 'fact' THEN '[' || window_fact_kind(c.kind, l.language) || '] '
                     WHEN c.source = 'message' THEN
-                        '(' || (c.occurred_at AT TIME ZONE 'UTC')::date || ') [' || c.author || ']: ' || c.content
-                    ELSE c.content END
+                        CASE WHEN c.context_type = 'memory' OR d.is_first
+                             THEN '(' || (c.occurred_at AT TIME ZONE 'UTC')::date || ') ' ELSE '' END
+                        || '[' || window_speaker(c.author, l.language) || ']: '
+                    ELSE '' END
+               || c.content
                || coalesce(' (→ ' || coalesce(nullif(c.changed, ''), '∅') || ', '
                            || (c.changed_at AT TIME ZONE 'UTC')::date || ')', '') AS body
-        FROM context_candidates(p_app_name, p_user_id, v_session, p_query, p_query_embedding, v_model, 10, 10, 20,
-                                least(greatest(p_max_tokens / 30, 20), 400)) AS c
+        FROM candidates AS c CROSS JOIN spoken AS l
+        LEFT JOIN days AS d ON c.context_type = 'history' AND d.id = c.id
         ORDER BY c.context_type, c.id, c.place
     ), ordered AS (
         SELECT f.*, row_number() OVER (ORDER BY array_position(c_kinds, f.context_type),
@@ -290,17 +422,24 @@ BEGIN
     )
     SELECT array_agg(o.context_type ORDER BY o.nth), array_agg(o.body ORDER BY o.nth),
            array_agg(o.relevance ORDER BY o.nth), array_agg(count_tokens(o.body) ORDER BY o.nth),
-           array_agg(false ORDER BY o.nth), array_agg(o.id ORDER BY o.nth)
-    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken, v_ids FROM ordered AS o;
+           array_agg(false ORDER BY o.nth), array_agg(o.id ORDER BY o.nth), array_agg(o.date ORDER BY o.nth)
+    INTO v_kinds, v_texts, v_scores, v_tokens, v_taken, v_ids, v_dates FROM ordered AS o;
+    v_dated := coalesce((SELECT max(count_tokens(d.date)) FROM unnest(v_dates) AS d (date)), 0);
+    v_shares := ARRAY[floor(p_max_tokens * p_history_ratio),
+                      least((SELECT coalesce(sum(t.tokens), 0) FROM unnest(v_kinds, v_tokens) AS t (kind, tokens)
+                             WHERE t.kind = 'standing'), p_max_tokens / 2),
+                      floor(p_max_tokens * p_memory_ratio),
+                      floor(p_max_tokens * (1 - p_memory_ratio - p_history_ratio))];
+    v_shares[1] := least(v_shares[1], p_max_tokens - v_shares[2]);
 
     FOR within_share IN REVERSE 1 .. 0 LOOP
-        FOR k IN 1 .. 3 LOOP
+        FOR k IN 1 .. 4 LOOP
             IF k = 1 THEN
                 v_kept := 0;
             END IF;
             FOR i IN 1 .. coalesce(cardinality(v_kinds), 0) LOOP
                 CONTINUE WHEN v_kinds[i] <> c_kinds[k] OR v_taken[i];
-                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_kept, 0);
+                v_room := greatest(p_max_tokens - v_used[1] - v_used[2] - v_used[3] - v_used[4] - v_kept - v_dated, 0);
                 IF within_share = 1 THEN
                     v_room := least(v_room, v_shares[k] - v_used[k]);
                 END IF;
@@ -327,12 +466,18 @@ BEGIN
             END LOOP;
         END LOOP;
     END LOOP;
+    v_oldest := (SELECT max(t.nth) FROM unnest(v_kinds, v_taken) WITH ORDINALITY AS t (kind, taken, nth)
+                 WHERE t.kind = 'history' AND t.taken);
+    IF v_dates[v_oldest] IS NOT NULL AND NOT starts_with(v_texts[v_oldest], v_dates[v_oldest]) THEN
+        v_texts[v_oldest] := v_dates[v_oldest] || v_texts[v_oldest];
+        v_tokens[v_oldest] := count_tokens(v_texts[v_oldest]);
+    END IF;
     RETURN QUERY
-        SELECT w.kind, w.body, w.score, w.tokens
+        SELECT CASE w.kind WHEN 'standing' THEN 'fact' ELSE w.kind END, w.body, w.score, w.tokens
         FROM unnest(v_kinds, v_texts, v_scores, v_tokens, v_taken) WITH ORDINALITY
              AS w (kind, body, score, tokens, taken, nth)
         WHERE w.taken
-        ORDER BY array_position(ARRAY['fact', 'memory', 'history'], w.kind),
+        ORDER BY array_position(ARRAY['standing', 'fact', 'memory', 'history'], w.kind),
                  CASE w.kind WHEN 'history' THEN -w.nth ELSE w.nth END;
 END
 $$;

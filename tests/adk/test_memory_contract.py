@@ -456,6 +456,29 @@ async def test_options_of_a_call_act_or_are_refused_by_name(service: BaseMemoryS
 
 
 @ours
+async def test_nested_metadata_is_stored_as_that_of_the_memory(service: BaseMemoryService) -> None:
+    """As Vertex AI's service takes it: a filter finds it, and keys beside it take precedence. Nothing in it is an
+    option."""
+    assert isinstance(service, PostgresMemoryService)
+    content = types.Content(parts=[types.Part(text="The harbour is deep.")])
+    inner = {"place": "Ghent", "desk": 1, "importance": "a word", "ttl": "a word"}
+    shared = {"metadata": inner, "desk": 2, "importance": "low"}
+    await service.add_memory(
+        **WHO,
+        memories=[MemoryEntry(content=content, custom_metadata={"metadata": {"desk": 3}})],
+        custom_metadata=shared,
+    )
+    narrow = SearchFilter(metadata={"place": "Ghent"})
+    [found] = (await service.search_memory(**WHO, query="harbour", filter=narrow)).memories
+    kept = {key: found.custom_metadata.get(key) for key in ("place", "desk", "importance", "ttl", "metadata")}
+    assert kept == {"place": "Ghent", "desk": 3, "importance": "a word", "ttl": "a word", "metadata": None}
+    assert found.custom_metadata["retention"] < 0.5
+    with pytest.raises(InvalidInputError, match="is a mapping of metadata, not 'Ghent'"):
+        await service.add_memory(**WHO, memories=[MemoryEntry(content=content)], custom_metadata={"metadata": "Ghent"})
+    await service.add_memory(**WHO, memories=[MemoryEntry(content=content)], custom_metadata={"metadata": None})
+
+
+@ours
 async def test_one_invalid_memory_refuses_the_whole_call(service: BaseMemoryService) -> None:
     good = MemoryEntry(content=types.Content(parts=[types.Part(text="The harbour is deep.")]))
     picture = types.Part(inline_data=types.Blob(mime_type="image/png", data=b"x"))

@@ -67,3 +67,9 @@ def test_an_unknown_id_is_an_error(cli: Run) -> None:
     for words in (("correct", str(uuid4()), "x"), ("retire", str(uuid4())), ("confirm", str(uuid4()))):
         code, _, err = cli("memory", *words)
         assert (code, "there is no memory and no fact" in err) == (1, True)
+
+
+def test_nothing_is_remembered_for_a_blank_user_or_the_app_of_all(cli: Run) -> None:
+    for app, user, reason in (("shop", "  ", "user_id is blank"), ("*", "ann", "stands for the policy of all apps")):
+        code, _, err = cli("memories", "remember", "Ann lives in Turin.", "--app", app, "--user", user)
+        assert (code, reason in err) == (1, True), err

@@ -77,6 +77,8 @@ def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner
     _, found = diagnose(dsn)
     assert fault(found, "default_transaction_isolation")[0] == "problem"
     assert "primary" in fault(found, "default_transaction_read_only")[1]
+    # What cannot be written for another reason is not called full.
+    assert found["database disk"]["found"] == "not examined (ReadOnlySQLTransactionError)"
 
 
 def test_a_user_without_rights_gets_the_grant(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:

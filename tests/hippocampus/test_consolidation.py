@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 
+from hippocampus import jobs
 from hippocampus.by_hand import GivenFact, MemoryEditor
 from hippocampus.consolidation.backfill import backfill_embeddings
 from hippocampus.consolidation.slices import SLICE_TURNS_MAX
@@ -824,9 +825,10 @@ async def test_waiting_without_a_worker_ends_with_a_hint_and_the_job_stays(
 
 async def test_deleting_the_session_ends_the_wait(pool: asyncpg.Pool) -> None:
     thread_id = await talk(pool, said("user", "hello"), session_id="s")
-    waiting = asyncio.create_task(consolidate_thread(pool, thread_id, timeout_seconds=WAIT_SECONDS))
-    while not await pool.fetchval("SELECT count(*) FROM consolidation_jobs"):
-        await asyncio.sleep(0.01)
+    job = await jobs.enqueue(pool, thread_id, JobType.FULL_CONSOLIDATION)
+    has_asked = asyncio.Event()
+    waiting = asyncio.create_task(jobs.wait(pool, job, timeout_seconds=WAIT_SECONDS, on_poll=lambda _: has_asked.set()))
+    await asyncio.wait_for(has_asked.wait(), WAIT_SECONDS)
     await OpenSessionService(pool).delete_session(APP, USER, "s")
     assert (await waiting).status is JobStatus.CANCELLED
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -44,16 +45,17 @@ def turn(number: int, text: str, *, thread: str = "t", author: str = "user", **m
     return ContextItem(context_type="memory", content=text, metadata=_said(number, thread, author) | more)
 
 
-def newest(number: int, text: str, *, author: str = "user", label: str | None = None) -> ContextItem:
-    """A turn of the session."""
-    metadata = _said(number, "now", author) | {"kind": "user" if author == "user" else "assistant"}
+def newest(number: int, text: str, *, author: str = "user", label: str | None = None, **more: Any) -> ContextItem:
+    """A turn of the session, of today."""
+    metadata = _said(number, "now", author) | {"kind": "user" if author == "user" else "assistant", "is_today": True}
+    metadata |= more
     return ContextItem(context_type="history", content=f"[{label or author}]: {text}", metadata=metadata)
 
 
-def fact(text: str, key: str = "k", **more: Any) -> ContextItem:
+def fact(text: str, key: str = "k", *, label: str = "profile", **more: Any) -> ContextItem:
     return ContextItem(
         context_type="fact",
-        content=f"[profile] {text}",
+        content=f"[{label}] {text}",
         metadata={"kind": "profile", "key": key, "source": "fact", "occurred_at": START, **more},
     )
 
@@ -93,6 +95,13 @@ def packed(
     )
 
 
+def _on_day(number: int, last: int) -> dict[str, Any]:
+    """When a turn was said: some months apart, or on the last day, or nobody knows."""
+    if last % 5 == 0 and number == 1:
+        return {"occurred_at": None, "is_today": None}
+    return {"occurred_at": START + timedelta(days=40 * number), "is_today": number == last % 7}
+
+
 TEXTS = st.one_of(
     st.text(max_size=40),
     st.builds(
@@ -120,7 +129,7 @@ def test_no_window_exceeds_its_budget_in_any_template(
             for n, text in enumerate(matching)
         ),
         *(fact(text, key=str(n), is_standing=n % 2 == 0) for n, text in enumerate(facts)),
-        *(newest(n, text) for n, text in enumerate(history, 1)),
+        *(newest(n, text, **_on_day(n * n // 3, budget)) for n, text in enumerate(history, 1)),
     ]
     try:
         window = packed(*items, budget=budget, language=language, template=template, system_prompt=system)
@@ -187,6 +196,71 @@ def test_messages_have_the_roles_of_their_speakers_and_the_least_changing_first(
     assert contents[3] == "## User preferences\n- [profile] city: Lisbon (8 May 2023)"
     assert contents[4].startswith("## Relevant memories\n8 May 2023\n[user]: hi\n  ## User preferences\n")
     assert contents[5] == "Where do I live?"
+
+
+#: A session that was kept for months: when each turn was said.
+KEPT = (
+    ("I'm pregnant!", START),
+    ("Congratulations.", START),
+    ("Emil was born", START + timedelta(days=200)),
+    ("He sleeps", START + timedelta(days=300)),
+    ("What do I cook?", START + timedelta(days=300)),
+)
+
+
+def _kept(upto: int = len(KEPT), **last: Any) -> list[ContextItem]:
+    turns = [
+        newest(n, text, occurred_at=when, is_today=False, author="user" if n != 2 else "model")
+        for n, (text, when) in enumerate(KEPT[:upto], 1)
+    ]
+    return [*turns[:-1], replace(turns[-1], metadata={**turns[-1].metadata, **last})]
+
+
+@pytest.mark.parametrize(
+    ("template", "lines"),
+    [
+        (MARKDOWN, ["8 May 2023", "24 November", "3 March 2024"]),
+        (PLAIN, ["8 May 2023", "24 November", "3 March 2024"]),
+        (XML, ['<day date="2023-05-08"/>', '<day date="2023-11-24"/>', '<day date="2024-03-03"/>']),
+        (MESSAGES, ["## 8 May 2023", "## 24 November", "## 3 March 2024"]),
+    ],
+    ids=[template.name for template in (MARKDOWN, PLAIN, XML, MESSAGES)],
+)
+def test_the_history_shows_where_a_day_begins(template: Template, lines: list[str]) -> None:
+    """Above the first of its turns; in stable windows too, and the account holds."""
+    turns = _kept()
+    stable = pack_stable({"history": turns[::-1]}, [], max_tokens=900, ratios=RATIOS, language="en", template=template)
+    for window in (packed(*turns, template=template), stable):
+        written = window.text.splitlines()
+        assert [line for line in written if line in lines] == lines
+        for text, line in (("pregnant", lines[0]), ("born", lines[1]), ("sleeps", lines[2])):
+            (place,) = (number for number, each in enumerate(written) if text in each)
+            assert line in written[place - 2 : place]
+        assert window.total_tokens <= sum(section.used for section in window.account)
+    sent = packed(*turns, template=MESSAGES).messages
+    assert [(each["role"], each["content"]) for each in sent[:3]] == [
+        ("user", "## 8 May 2023"), ("user", "I'm pregnant!"), ("assistant", "Congratulations.")
+    ]  # fmt: skip
+    assert [each["content"] for each in sent[3:]] == [
+        "## 24 November", "Emil was born", "## 3 March 2024", "He sleeps", "What do I cook?"
+    ]  # fmt: skip
+    assert "2023年11月24日" not in packed(*turns, language="zh").text
+    assert "\n11月24日\n" in packed(*turns, language="zh").text
+
+
+def test_a_day_is_written_once_and_todays_only_where_another_comes_before_it() -> None:
+    """So each prompt is the beginning of the next one, the first turn of a day included; a memory stays before the last
+    turn and its date."""
+    today = [newest(n, text) for n, text in ((1, "Hello"), (2, "Good morning"))]
+    assert packed(*today).text == "## Conversation history\n[user]: Hello\n[user]: Good morning"
+    prompts = [packed(*_kept(upto)).text for upto in range(1, len(KEPT) + 1)]
+    for before, after in pairwise(prompts):
+        assert after.startswith(before)
+    assert "\n3 March 2024\n[user]: He sleeps" in packed(*_kept(4, is_today=True)).text
+    sent = packed(*_kept(4), fact("city: Lisbon"), template=MESSAGES).messages
+    assert [each["content"].splitlines()[0] for each in sent[-3:]] == [
+        "## User preferences", "## 3 March 2024", "He sleeps"
+    ]  # fmt: skip
 
 
 def test_a_speaker_named_in_the_text_is_not_named_twice_and_no_name_forges_a_header() -> None:
@@ -283,6 +357,52 @@ def test_standing_facts_come_before_what_is_merely_relevant() -> None:
     assert window.items[-1].content == "[user]: Hello"
 
 
+def test_what_does_not_match_leaves_a_window_to_the_turns_that_do() -> None:
+    """Where turns match, the history, memories and facts take 8, 4 and 5 % before them, whatever their ratios; memories
+    and facts that hardly match a quarter of that. Where none match, they take their ratios."""
+    budget, room = 4000, 40
+    alignment = 160  # what the history leaves unused, so that it begins with the same turn for several turns
+
+    def known(relevance: float) -> list[ContextItem]:
+        memories = [
+            ContextItem(
+                context_type="memory",
+                content=f"In house {n} lives a baker who sells bread",
+                relevance_score=relevance,
+                metadata={"source": "memory", "kind": "semantic", "occurred_at": START},
+            )
+            for n in range(100)
+        ]
+        facts = [replace(fact(f"owns boat {n}", key=str(n)), relevance_score=relevance) for n in range(150)]
+        return [*memories, *facts]
+
+    history = [newest(n, f"Today is the day {n}, and it rains in the valley") for n in range(1, 100)]
+    matching = [turn(n, f"We met friend {n} at the station and walked along the river", thread="u") for n in range(500)]
+
+    def used(*items: ContextItem) -> tuple[int, int, int]:
+        shown = packed(*items, budget=budget).items
+        groups = (
+            [item for item in shown if item.context_type == "history"],
+            [item for item in shown if item.context_type == "memory" and item.metadata["source"] == "memory"],
+            [item for item in shown if item.context_type == "fact"],
+        )
+        sizes = (count_tokens(format_items(group, "en")) for group in groups)
+        said, remembered, stated = sizes
+        return said, remembered, stated
+
+    for relevance, part in ((1.0, 1.0), (0.2, 0.25)):
+        sizes = used(*known(relevance), *history, *matching)
+        for size, least, most in zip(
+            sizes,
+            (0.08 * budget - room - alignment, 0.04 * part * budget - room, 0.05 * part * budget - room),
+            (0.08 * budget, 0.04 * part * budget, 0.05 * part * budget),
+            strict=True,
+        ):
+            assert max(least, 1) <= size <= most, (relevance, sizes)
+        for size, kind in zip(used(*known(relevance), *history), ("history", "memory", "fact"), strict=True):
+            assert size >= min(0.85 * RATIOS[kind] * budget, 1000), kind  # type: ignore[index]
+
+
 def test_a_question_that_matches_brings_its_answer() -> None:
     """A turn beside a match stands behind better matches, but with its question."""
     others = [turn(n * 10, f"{n} a match of some length, and more of it") for n in range(3, 40)]
@@ -320,14 +440,28 @@ def test_a_window_is_in_one_language(template: Template) -> None:
     )
     assert not re.search("[\u4e00-\u9fff]", english.text)
     chinese = packed(
-        fact("城市：里斯本"),
+        fact("城市：里斯本", label="资料"),
         turn(1, "你好", changed="", changed_at=START),
         newest(1, "早上好", label="用户"),
         language="zh",
         template=template,
     )
-    visible = re.sub(r"<[^>]*>|^message:|\[profile\]", "", chinese.text, flags=re.MULTILINE)
+    visible = re.sub(r"<[^>]*>|^message:", "", chinese.text, flags=re.MULTILINE)
     assert not re.search("[A-Za-z]", visible)
+
+
+def test_labels_are_in_the_language_of_the_items_unless_it_is_given() -> None:
+    """Of a window that is packed, and of items that are written; a label of another language is replaced."""
+    for said, header, label in (
+        ("早上好，我住在里斯本", "## 对话历史", "用户"),
+        ("I live here", "## Conversation history", "user"),
+    ):
+        items = [newest(1, said, label=label)]
+        assert pack({"history": items}, max_tokens=500, ratios=RATIOS).text.splitlines()[0] == header
+        assert format_items(items).splitlines()[0] == header
+    chinese = [newest(1, "早上好", label="用户")]
+    assert format_items(chinese, "en").splitlines()[-1] == "[user]: 早上好"
+    assert pack({"history": []}, max_tokens=500, ratios=RATIOS).language == "en"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +494,7 @@ def test_no_stable_window_exceeds_its_budget(earlier, matching, facts, history, 
     candidates: dict[ContextType, list[ContextItem]] = {
         "memory": [turn(n, text, thread="found") for n, text in enumerate(matching)],
         "fact": [fact(text, key=str(n), is_standing=n % 2 == 0) for n, text in enumerate(facts)],
-        "history": [newest(n, text) for n, text in enumerate(history, 1)][::-1],
+        "history": [newest(n, text, **_on_day(n // 3, budget)) for n, text in enumerate(history, 1)][::-1],
     }
     others = [turn(n, text, thread="old") for n, text in enumerate(earlier)][::-1]
     window = pack_stable(candidates, others, max_tokens=budget, ratios=RATIOS, language="en", template=template)

@@ -86,6 +86,23 @@ def test_a_collection_is_split_and_a_profile_is_not() -> None:
     assert (element.key, element.collection) == ("allergy:nuts", "allergy")
 
 
+def test_several_allergies_and_restrictions_hold_whoever_has_them() -> None:
+    """By the words of the key, in each form that a model writes; what tells more of one has one value."""
+    for key in (
+        "caroline_allergy", "foodAllergies", "nut_allergy", "allergens", "lactose_intolerance", "dietary_restrictions",
+        "tom_food_restrictions", "女儿的过敏原", "食物过敏", "饮食禁忌", "family:allergy",
+    ):  # fmt: skip
+        assert style_of("profile", key) == "collection", key
+        first, second = (elements.of_fact(fact(key.replace(":", "_"), value))[0].key for value in ("peanuts", "milk"))
+        assert first != second
+    for key in ("diet", "caroline_diet", "allergy_severity", "allergy_test_date", "travel_restrictions", "过敏程度"):
+        assert style_of("profile", key) == "profile", key
+    (one,) = elements.of_fact(fact("nut_allergy", value=True))
+    assert (one.key, one.collection) == ("nut_allergy", None)
+    styles = {("profile", normal_key("caroline_allergy")): "profile"}
+    assert style_of("profile", "caroline_allergy", styles) == "profile"  # type: ignore[arg-type]  # as below
+
+
 def test_the_apps_policy_decides_the_style() -> None:
     styles = {("profile", normal_key("hobbies")): "profile", ("profile", normal_key("cars")): "collection"}
     assert style_of("profile", "Hobby", styles) == "profile"  # type: ignore[arg-type]  # mypy widens the literals

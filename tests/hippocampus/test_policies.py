@@ -11,6 +11,7 @@ import pytest
 
 from hippocampus.retention import policies
 from pulse.errors import InvalidInputError
+from pulse.names import EVERY_APP
 from tests.support.waiting import WAIT_SECONDS
 
 SQL_REFUSALS = (
@@ -26,7 +27,7 @@ async def test_an_app_without_a_policy_uses_the_default_one(pool: asyncpg.Pool) 
     found = await policies.get_policy(pool, "shop")
     assert found == await policies.get_policy(pool)
     assert (found.app_name, found.retention_curve, found.decay_rate, found.cleanup_threshold, found.min_age_days) == (
-        policies.EVERY_APP,
+        EVERY_APP,
         "strength",
         0.1,
         0.1,
@@ -58,13 +59,13 @@ async def test_a_change_touches_the_named_fields_of_the_named_app(pool: asyncpg.
     await policies.set_policy(pool, "shop", decay_rate=0.4, retention_curve="classic")
     found = await policies.set_policy(pool, "shop", fast_events=3, consolidate=False)
     assert (found.decay_rate, found.retention_curve, found.fast_events, found.consolidate) == (0.4, "classic", 3, False)
-    assert (await policies.get_policy(pool, "bank")).app_name == policies.EVERY_APP
+    assert (await policies.get_policy(pool, "bank")).app_name == EVERY_APP
     assert (await policies.get_policy(pool, "bank")).decay_rate == 0.1
 
 
 async def test_a_change_for_every_app_reaches_those_without_their_own(pool: asyncpg.Pool) -> None:
     await policies.set_policy(pool, "shop", min_age_days=1)
-    await policies.set_policy(pool, policies.EVERY_APP, decay_rate=0.7)
+    await policies.set_policy(pool, EVERY_APP, decay_rate=0.7)
     assert (await policies.get_policy(pool, "bank")).decay_rate == 0.7
     assert (await policies.get_policy(pool, "shop")).decay_rate == 0.1
     assert await policies.reset_policy(pool, "shop")
@@ -91,9 +92,9 @@ async def test_a_change_for_every_app_reaches_those_without_their_own(pool: asyn
         ({"deep_tokens": 2**31}, "deep_tokens must be a whole number"),
         ({"consolidate": 1}, "consolidate must be True or False"),
         ({"retention_curve": "linear"}, "retention_curve must be one of strength, classic"),
-        ({"app_name": ""}, "app_name must be 1 to 255 characters"),
-        ({"app_name": "a" * 256}, "app_name must be 1 to 255 characters"),
-        ({"app_name": "a\0b"}, "app_name must be 1 to 255 characters"),
+        ({"app_name": ""}, "app_name must have 1 to 255 characters"),
+        ({"app_name": "a" * 256}, "app_name must have 1 to 255 characters"),
+        ({"app_name": "a\0b"}, "app_name must have 1 to 255 characters"),
         ({}, "name at least one field"),
     ],
 )
@@ -113,7 +114,7 @@ async def test_a_refused_change_changes_nothing(pool: asyncpg.Pool) -> None:
             await pool.execute("SELECT set_app_policy('shop', $1)", fields)
     assert await policies.get_policy(pool, "shop") == before
     with pytest.raises(InvalidInputError, match="must stay"):
-        await policies.reset_policy(pool, policies.EVERY_APP)
+        await policies.reset_policy(pool, EVERY_APP)
 
 
 async def test_without_the_default_policy_the_error_says_so(pool: asyncpg.Pool) -> None:

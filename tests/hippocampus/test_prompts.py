@@ -65,7 +65,7 @@ def test_the_prompt_of_answers_names_what_it_is_given() -> None:
 
 
 def test_the_example_of_the_reflection_is_valid() -> None:
-    """The reply shown in the prompt would be accepted."""
+    """The reply shown in the prompt would be accepted; what it proposes as an instruction holds at once as a rule."""
     example = re.search(r'\{"facts".*\Z', prompts.load("deep_reflection").text, re.DOTALL)
     assert example
     turns = tuple(
@@ -75,6 +75,7 @@ def test_the_example_of_the_reflection_is_valid() -> None:
     assert facts
     assert insights
     assert proposals
+    assert {each.key for each in proposals} == {each.key for each in facts if each.fact_type == "rule"}
 
 
 def test_the_example_of_the_summary_is_valid() -> None:

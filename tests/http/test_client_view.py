@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 import httpx
 import pytest
 
+from pulse.counts import COUNTS
 from pulse.events import Event, EventActions
 from pulse.runs.agents import RunContext
 from pulse.runs.client_view import same
 from tests.support.live_writer import LiveWriter, serving
+from tests.support.lock_gates import WAITING
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import problem
@@ -135,7 +137,7 @@ async def test_a_conflict_comes_back_as_a_snapshot(client: httpx.AsyncClient, wr
 
 
 async def test_edits_of_many_clients_are_each_applied_once(client: httpx.AsyncClient, writer: LiveWriter) -> None:
-    """Under the check of the version: ten clients with the same copy change a key each, at the same time."""
+    """Five clients with the same copy change a key each, at the same time: no edit is undone by another."""
     first = Browser(client)
     first.state = {"all": 0}
     await first.say("r0")
@@ -151,6 +153,35 @@ async def test_edits_of_many_clients_are_each_applied_once(client: httpx.AsyncCl
     assert {answer.status_code for answer in answers} <= {200, 409}
     assert applied
     assert set(await stored(writer)) == {"all", *applied}
+
+
+async def test_of_two_edits_of_a_key_the_second_sees_the_first(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """Under the check of the version: both are computed before either is stored. The one that comes second is computed
+    again, and becomes a conflict, which its run names, instead of overwriting the first."""
+    first = Browser(client)
+    first.state = {"a": 0}
+    await first.say("r0")
+
+    async def edit(n: int) -> list[Any]:
+        body = asked("t", f"r{n}", messages=[*first.messages, {"id": f"u{n}", "role": "user", "content": "x"}])
+        answer = await client.post("/agui/default", params={"history": "server"}, json={**body, "state": {"a": n}})
+        assert answer.status_code == 200, answer.text
+        events = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line[:5] == "data:"]
+        return [each["value"] for each in events if each.get("name") == "hippocampus:state_conflict"]
+
+    async def both_wait() -> bool:
+        waiting: int = await writer.pool.fetchval(WAITING)
+        return waiting == 2
+
+    retries = COUNTS.conflict_retries
+    async with writer.pool.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM threads WHERE session_id = 't' FOR UPDATE")
+        edits = [asyncio.create_task(edit(n)) for n in (1, 2)]
+        await until(both_wait)
+    told = await asyncio.gather(*edits)
+    assert sorted(told) == [[], [{"keys": ["a"]}]]
+    assert await stored(writer) == {"a": 1 + told.index([])}
+    assert COUNTS.conflict_retries == retries + 1
 
 
 def test_values_are_compared_as_a_client_has_them() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-from websockets.asyncio.client import connect
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidHandshake
 
 from pulse.http.edge import bodies
 from pulse.postgres import cursors
@@ -301,6 +302,38 @@ async def test_too_many_connections_are_refused(writer_dsn: str, tmp_path: Path)
             return False
 
         await until(is_free)
+
+
+async def test_websockets_count_for_their_address(writer_dsn: str, tmp_path: Path) -> None:
+    """An upgrade is no way around the limit of an address, and what has ended leaves its place."""
+    async with contextlib.AsyncExitStack() as stack:
+        settings = {"api_key": KEY, "connections_per_address": "4"}
+        process = stack.enter_context(WriterProcess(writer_dsn, tmp_path / "log", **settings))
+        address = f"ws://127.0.0.1:{process.port}/ws/agui?app_name=shop&user_id=ann"
+        headers = {"Authorization": f"Bearer {KEY}"}
+
+        async def opened() -> ClientConnection | None:
+            try:
+                return await connect(address, additional_headers=headers, open_timeout=WAIT_SECONDS)
+            except (OSError, EOFError, InvalidHandshake):
+                return None
+
+        # What the start has opened has ended, but the writer may not know it yet.
+        held = [await until(opened, "a place is free") for _ in range(4)]
+        for each in held:
+            stack.push_async_callback(each.close)
+        assert await opened() is None, "a fifth connection was accepted"
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{process.url}/health", timeout=WAIT_SECONDS)
+        transport = httpx.AsyncHTTPTransport(local_address="127.0.0.2")
+        async with httpx.AsyncClient(transport=transport, timeout=WAIT_SECONDS) as other:
+            assert (await other.get(f"{process.url}/health")).status_code == 200
+        await asyncio.gather(*(each.ping() for each in held))
+        await held.pop().close()
+        held.append(await until(opened, "the place is free"))
+        stack.push_async_callback(held[-1].close)
+        assert await opened() is None
+    assert "connections_refused" in {line["event"] for line in process.log()}
 
 
 def exchange(port: int, sent: bytes) -> bytes:

@@ -19,6 +19,7 @@ import pytest
 import websockets
 
 from pulse.events import Event, EventActions
+from pulse.http.edge.bodies import Admission, ReadAdmission, StreamAdmission
 from pulse.runs.agents import RunContext
 from tests.support.agui_rules import Reducer, StreamRules
 from tests.support.live_writer import LiveWriter, serving
@@ -153,11 +154,13 @@ async def test_changes_of_shared_state_by_other_sessions_arrive_live(
     assert writer.live.streams.shared.watchers == 0
 
 
-async def test_hundreds_that_come_back_at_once_are_all_served(
-    writer: LiveWriter, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hundreds_that_come_back_at_once_are_all_served(writer: LiveWriter, client: httpx.AsyncClient) -> None:
     """150 clients of a run are cut and reconnect in the same moment: none is refused, and none gets a frame twice.
-    What has to be refused is an answer that an EventSource survives."""
+    Where of two other requests that wait one is refused, streams wait for each other. What has to be refused is an
+    answer that an EventSource survives."""
+    writer.services[Admission] = Admission(at_once=1, waiting_max=1)
+    writer.services[ReadAdmission] = ReadAdmission(at_once=1, waiting_max=1)
+    writer.services[StreamAdmission] = StreamAdmission(at_once=1)
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.streams.followers == 1)
     pages = [Page() for _ in range(150)]
@@ -177,6 +180,24 @@ async def test_hundreds_that_come_back_at_once_are_all_served(
     assert survived.text.startswith(": /problems/ending\nretry: ")
     plain = await client.get("/api/runs/r/events")
     assert (plain.status_code, plain.headers["retry-after"]) == (503, "1")
+
+
+async def test_more_streams_wait_than_other_requests_may() -> None:
+    """With the writer's own bounds a thousand wait for the slots, and each gets one in its turn."""
+    admission = StreamAdmission(at_once=40)
+    held, served = asyncio.Event(), 0
+
+    async def come_back() -> None:
+        nonlocal served
+        async with admission.slot():
+            await held.wait()
+            served += 1
+
+    coming = [asyncio.create_task(come_back()) for _ in range(1000)]
+    await until(lambda: admission.waiting == 960)
+    held.set()
+    await asyncio.gather(*coming)
+    assert served == 1000
 
 
 async def test_slow_readers_of_a_large_run_cost_little(dsn: str, pool: asyncpg.Pool) -> None:

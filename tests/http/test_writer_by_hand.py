@@ -99,3 +99,20 @@ async def test_the_client_writes(writer: WriterProcess, writer_dsn: str, app: st
             await client.retire("ann", str(uuid.uuid4()))
         with pytest.raises(InvalidRequestError):
             await client.remember_fact("ann", "home_city", None)
+
+
+@pytest.mark.parametrize(
+    ("owner", "reason"),
+    [
+        ("shop/users/%20%20", "user_id is blank"),
+        ("%20/users/ann", "app_name is blank"),
+        ("*/users/ann", "app_name '*' stands for the policy of all apps"),
+    ],
+)
+async def test_nothing_is_written_for_a_blank_user_or_the_app_of_all(
+    client: httpx.AsyncClient, owner: str, reason: str
+) -> None:
+    """Each route says the same."""
+    for route, body in (("memories", {"content": "Turin"}), ("facts", {"key": "k", "value": 1}), ("sessions", {})):
+        refused = problem(await client.post(f"/v1/apps/{owner}/{route}", json=body))
+        assert (refused["status"], reason in refused["detail"]) == (422, True), (route, refused)

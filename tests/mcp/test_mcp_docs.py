@@ -12,6 +12,13 @@ from workers.cli import main
 from workers.mcp.tools import TOOLS
 from workers.settings import Settings, variables_of
 
+#: Under which key each client reads its servers.
+CLIENTS = {
+    "Claude Code": "mcpServers",
+    "Claude Desktop": "mcpServers",
+    "Cursor": "mcpServers",
+    "VS Code": "servers",
+}
 PAGE = (ROOT / "docs" / "mcp.md").read_text(encoding="utf-8")
 
 
@@ -21,10 +28,12 @@ def test_every_configuration_is_json_and_starts_a_command_that_exists() -> None:
     assert command is not None
     options = {option for each in command.params for option in each.opts}
     known = {name for field in Settings.model_fields for name in variables_of(field)}
-    servers = []
-    for block in re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
-        (found,) = json.loads(block).values()
+    servers, keys = [], {}
+    for before, block in re.findall(r"([^\n]*)\n\n```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL):
+        ((key, found),) = json.loads(block).items()
         servers += found.values()
+        keys.update(dict.fromkeys((name for name in CLIENTS if name in before), key))
+    assert keys == CLIENTS
     local = [each for each in servers if "command" in each]
     assert (len(servers), len(local)) == (4, 3)
     for each in local:

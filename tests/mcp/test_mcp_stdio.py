@@ -140,6 +140,8 @@ async def test_the_official_client_on_a_database(dsn: str, home: Path, program: 
 
     async with Client(parameters(*WORDS, DATABASE_URL=dsn), mode=ERAS[0]) as client:
         memory = await answer(client, "remember", {"content": "She rows."})
+        for query, header in (("rows", "## Relevant memories\n"), ("rows 是什么意思？", "## 相关记忆\n")):
+            assert (await answer(client, "get_context", {"query": query}))["text"].startswith(header)
     named = {"HIPPOCAMPUS_APP": "assistant", "HIPPOCAMPUS_USER": "ann", "DATABASE_URL": dsn}
     async with Client(parameters("mcp", "--role", "read", **named), mode=ERAS[1]) as client:
         assert "forget_memory" not in [tool.name for tool in (await client.list_tools()).tools]

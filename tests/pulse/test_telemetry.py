@@ -21,6 +21,8 @@ from pulse import (
     create_pool,
     metrics_registry,
 )
+from pulse.tools.records import ToolError
+from pulse.tools.registry import ToolRegistry
 from tests.support.waiting import until
 
 
@@ -97,6 +99,56 @@ async def test_callers_that_wait_for_a_connection_are_counted(dsn: str) -> None:
     assert after["database_pool_waits_total",] - before["database_pool_waits_total",] == 2
     assert after["database_pool_wait_seconds_total",] - before["database_pool_wait_seconds_total",] >= 0.1
     assert after["database_pool_waiting",] == 0
+
+
+async def test_calls_of_tools_are_timed_by_kind_and_outcome(dsn: str) -> None:
+    """Each call once, whatever became of it, and no label names a tool or an app."""
+    begun = asyncio.Event()
+
+    async def slow() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def broken() -> None:
+        raise ToolError("out of order")
+
+    async def quick(number: int) -> int:
+        return number
+
+    before = samples()
+    async with await create_pool(dsn) as pool, ToolRegistry(pool, "shop") as registry:
+        await registry.register_tool("quick", quick, description="A number.")
+        await registry.register_tool("broken", broken, description="Nothing.")
+        await registry.register_tool("slow", slow, description="Nothing.")
+        await registry.register_tool(
+            "asked", quick, description="A number.", permissions={"requires_confirmation": True}
+        )
+        for _ in range(3):
+            assert (await registry.call("quick", {"number": 1})).value == 1
+        assert (await registry.call("broken", {})).status == "failed"
+        assert (await registry.call("quick", {})).status == "refused"
+        assert (await registry.call("none", {})).status == "refused"
+        waiting = await registry.call("asked", {"number": 2}, user_id="ann")
+        assert waiting.execution_id is not None
+        assert (await registry.confirm(waiting.execution_id, user_id="ann", approved=True)).value == 2
+        task = asyncio.create_task(registry.call("slow", {}))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    counts = {
+        key[1:]: value - before.get(key, 0)
+        for key, value in samples().items()
+        if key[0] == "tool_call_duration_seconds_count"
+    }
+    assert {key: value for key, value in counts.items() if value} == {
+        ("python", "succeeded"): 4,
+        ("python", "failed"): 1,
+        ("python", "refused"): 1,
+        ("python", "waiting"): 1,
+        ("python", "cancelled"): 1,
+        ("unknown", "refused"): 1,
+    }
 
 
 async def test_a_state_near_its_limit_is_logged_and_counted(dsn: str) -> None:

@@ -27,22 +27,26 @@ for name, value in zip(sys.argv[1::2], sys.argv[2::2]):
     figure(name, float(value))
 """
 
-#: Ends with 1 at the first benchmark that does not answer `--help`, and names it.
+#: Ends with 1 at the first benchmark that does not answer `--help`, and names it: each alone, and with the arguments
+#: that `make bench` gives it, which are parsed before.
 HELP = """
 import contextlib, io, pathlib, runpy, sys
-for path in sorted(pathlib.Path("benchmarks").glob("*.py")):
-    if '__name__ == "__main__"' not in path.read_text():
-        continue
-    sys.argv = [str(path), "--help"]
+from benchmarks import __main__ as bench
+
+file = pathlib.Path(sys.argv[1])
+each = [[f"benchmarks.{path.stem}"] for path in sorted(pathlib.Path("benchmarks").glob("*.py"))
+        if '__name__ == "__main__"' in path.read_text()]
+for module, *arguments in [*each, *bench.MEASUREMENTS.values(), *bench.recall(file).values()]:
+    sys.argv = [module, *arguments, "--help"]
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
-            runpy.run_module(f"benchmarks.{path.stem}", run_name="__main__", alter_sys=True)
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if end.code == 0 and printed.getvalue().startswith("usage: "):
-            print(path.stem, flush=True)
+            print(module, *arguments, flush=True)
             continue
-    sys.exit(f"no help of {path}: {printed.getvalue()}")
+    sys.exit(f"no help of {module} {arguments}: {printed.getvalue()}")
 """
 
 #: A benchmark that says where its server is, and does not end by itself.
@@ -92,13 +96,22 @@ def test_a_missed_must_and_a_failure_are_the_exit_code(
     assert "below their must: ['notify_p99']" in printed
 
 
-def test_every_benchmark_has_help() -> None:
+def test_every_benchmark_has_help(tmp_path: Path) -> None:
     """It is printed before anything is measured: no database is started, none is needed."""
+    (tmp_path / "talk_minilm.npz").touch()
     done = subprocess.run(
-        [sys.executable, "-c", HELP], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False
+        [sys.executable, "-c", HELP, str(tmp_path / "talk.json")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert {"__main__", "adk", "capacity", "ingest", "locomo", "recovery", "windows"} <= set(done.stdout.split())
+    printed = done.stdout.splitlines()
+    assert {f"benchmarks.{name}" for name in ("__main__", "adk", "capacity", "locomo", "recovery")} <= set(printed)
+    assert "benchmarks.facts --set unread" in printed
+    assert [line for line in printed if "--provider minilm" in line]
 
 
 def test_a_benchmark_ended_by_a_signal_leaves_neither_server_nor_folder(tmp_path: Path) -> None:

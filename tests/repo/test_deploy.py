@@ -64,6 +64,14 @@ def test_compose_publishes_on_loopback_only(compose: dict[str, Any]) -> None:
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
 
 
+def test_postgresql_of_compose_logs_no_rows(compose: dict[str, Any]) -> None:
+    """The detail of an error quotes the row, and so what users said."""
+    program, *options = compose["services"]["postgres"]["command"]
+    assert program == "postgres"
+    assert options[::2] == ["-c"] * (len(options) // 2)
+    assert "log_error_verbosity=terse" in options[1::2]
+
+
 def test_every_mounted_file_and_secret_exists(compose: dict[str, Any]) -> None:
     prometheus = compose["services"]["prometheus"]
     files = [each.split(":")[0] for each in prometheus["volumes"] if each.startswith("./")]

@@ -17,6 +17,7 @@ import click
 import psycopg
 import pytest
 
+from pulse.extras import DISTRIBUTION
 from tests.conftest import dsn_of
 from tests.support import cli_process
 from tests.support.paths import ROOT
@@ -73,11 +74,24 @@ def test_every_page_installs_a_checkout_with_extras_that_exist() -> None:
     found = 0
     for page in (*PAGES, ROOT / "examples" / "adk_agent" / "README.md"):
         for what in re.findall(r"pip install ([^`\n]+)", page.read_text(encoding="utf-8")):
-            assert not what.strip("'\"").startswith("hippocampus"), (page.name, what)
+            name = what.strip("'\"")
+            assert not name.startswith("hippocampus"), (page.name, what)
+            assert page.name == "releasing.md" or not name.startswith(DISTRIBUTION), (page.name, what)
             for names in re.findall(r"(?:/|\.)[\w/]*\[([\w,]+)\]", what):
                 found += 1
                 assert set(names.split(",")) <= extras.keys(), (page.name, what)
-    assert found >= 4
+    assert found >= 6
+
+
+def test_no_message_installs_a_distribution_that_is_not_published() -> None:
+    """`install_command` names the checkout, or the wheel."""
+    found = [
+        str(path.relative_to(ROOT))
+        for package in ("pulse", "hippocampus", "workers", "examples", "benchmarks")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(rf"pip install [^\n{{]*\b{DISTRIBUTION}\b", path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

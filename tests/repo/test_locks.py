@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from importlib import metadata
@@ -110,3 +114,65 @@ def test_a_writer_without_the_mcp_server_says_so(
         assert answer.status_code == 404
         assert install_command("mcp") in problem(answer)["detail"]
         assert httpx.get(f"{writer.url}/health", timeout=WAIT_SECONDS).status_code == 200
+
+
+def test_the_bill_of_materials_has_what_users_install(tmp_path: Path) -> None:
+    """The command of `make sbom`: each package of the small lock, in its version, as CycloneDX."""
+    made = subprocess.run(
+        ["make", "--dry-run", "--no-print-directory", "--old-file=.venv/.installed-dev", "sbom"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (line,) = [each for each in made.stdout.splitlines() if "cyclonedx-py" in each]
+    _, *words = shlex.split(line)
+    assert words[-2:] == ["-o", "sbom.json"]
+    program = Path(sys.executable).parent / "cyclonedx-py"
+    subprocess.run([program, *words[:-1], tmp_path / "sbom.json"], cwd=ROOT, capture_output=True, check=True)
+    bill = json.loads((tmp_path / "sbom.json").read_text())
+    assert bill["bomFormat"] == "CycloneDX"
+    pinned = {name: re.match(r"\S+?==([^\s;]+)", pin) for name, pin in SMALL.items()}
+    assert {canonicalize_name(each["name"]): each["version"] for each in bill["components"]} == {
+        name: found[1] for name, found in pinned.items() if found
+    }
+
+
+#: In place of pip-audit, whose advisories are on the network: its output for one package that has one.
+PIP_AUDIT = """
+import json, sys
+advisory = {"id": "PYSEC-1", "fix_versions": ["1.2"], "aliases": [], "description": "bad"}
+lock = sys.argv[sys.argv.index("-r") + 1]
+vulns = [advisory] if "old" in open(lock).read() else []
+found = [{"name": "boat", "version": "1.1", "vulns": vulns}] if "boat" in open(lock).read() else []
+found.append({"name": "ours", "skip_reason": "not found"})
+print(json.dumps({"dependencies": found, "fixes": []}))
+sys.exit(1 if vulns else 0)
+"""
+
+
+def audit(lock: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, ROOT / "deploy" / "audit_dependencies.py", lock],
+        env={**os.environ, **environment}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+def test_a_known_vulnerability_fails_the_check_and_no_answer_is_no_check(tmp_path: Path) -> None:
+    """A package with an advisory is an error with its fix; advisories that cannot be reached are said not to be."""
+    (tmp_path / "pip_audit.py").write_text(PIP_AUDIT)
+    old, new = tmp_path / "old.lock", tmp_path / "new.lock"
+    old.write_text("boat==1.1  # old\n")
+    new.write_text("boat==1.2\n")
+    done = audit(old, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (1, "boat 1.1: PYSEC-1, fixed in 1.2\n")
+    done = audit(new, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "1 packages checked, 0 vulnerable, 1 not known" in done.stdout
+    none = tmp_path / "none.lock"
+    none.write_text("ours==1.0\n")
+    done = audit(none, PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "was NOT checked" in done.stdout
+    # pip-audit itself, without a way out.
+    nowhere = {"HTTPS_PROXY": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1", "NO_PROXY": "", "no_proxy": ""}
+    done = audit(new, HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), **nowhere)
+    assert done.returncode == 0
+    assert "was NOT checked" in done.stdout

@@ -14,7 +14,7 @@ from workers.telemetry import metrics, writer_metrics
 
 _LIKE_A_METRIC = re.compile(
     r"`((?:worker|writer|queue|model|database|webhook|retention|embedding|streams|listener|events|version|http|memories"
-    r"|notification|states|tracing|consolidation|search|runs)_\w*(?:_total|_seconds|_age|_jobs|_connections|_bucket))\b"
+    r"|notification|states|tracing|consolidation|search|runs|tool)_\w*(?:_total|_seconds|_age|_jobs|_connections|_bucket))\b"
 )
 PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "RUNBOOK.md", ROOT / "ARCHITECTURE.md"])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import asyncpg
 import uvicorn
+from fastapi import FastAPI
 
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
@@ -28,6 +29,15 @@ class LiveWriter:
     url: str
     pool: asyncpg.Pool
     live: live_streams.LiveStreams
+    services: dict[Any, object]
+
+
+def _services_of(api: Any) -> dict[Any, object]:
+    """Return what the routes within the middleware request: a test may replace a service."""
+    while not isinstance(api, FastAPI):
+        api = api._app
+    services: dict[Any, object] = api.state.services
+    return services
 
 
 @asynccontextmanager
@@ -48,7 +58,7 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
             listener.listen()
             task = asyncio.create_task(server._serve([listener]))
             try:
-                yield LiveWriter(f"http://127.0.0.1:{listener.getsockname()[1]}", pool, live)
+                yield LiveWriter(f"http://127.0.0.1:{listener.getsockname()[1]}", pool, live, _services_of(api))
             finally:
                 live.streams.begin_stop()
                 server.should_exit = True

@@ -48,7 +48,7 @@ async def connected(
     """A client of a server in this process, on behalf of a user; with every role if none is named."""
     used = embedder or LocalEmbedder()
     sessions = OpenSessionService(pool)
-    assembler = ContextAssembler(pool, used, language="en")
+    assembler = ContextAssembler(pool, used)
     registries = ToolRegistries(pool)
     caller = Caller(
         app_name=app,

@@ -20,14 +20,13 @@ class StallingProxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._server: asyncio.Server | None = None
+        self._port = 0
         self._running: set[asyncio.Task[None]] = set()
 
     @property
     def dsn(self) -> str:
         """The database's address by way of the proxy."""
-        assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
-        return self._dsn.replace(f":{self._target.port}/", f":{port}/")
+        return self._dsn.replace(f":{self._target.port}/", f":{self._port}/")
 
     def stall(self) -> None:
         """Take connections and what they send, and forward nothing."""
@@ -36,6 +35,20 @@ class StallingProxy:
     def flow(self) -> None:
         """Forward what has waited, and all that comes."""
         self._flows.set()
+
+    async def start(self) -> None:
+        """Listen, again at the port that it had before."""
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """End every connection, and refuse those that come, as a server that is down does."""
+        assert self._server is not None
+        self._server.close()
+        for task in list(self._running):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -68,12 +81,8 @@ class StallingProxy:
 async def stalling_proxy(dsn: str) -> AsyncIterator[StallingProxy]:
     """Serve a proxy to a database inside the block."""
     proxy = StallingProxy(dsn)
-    proxy._server = await asyncio.start_server(proxy._connected, "127.0.0.1", 0)
+    await proxy.start()
     try:
         yield proxy
     finally:
-        proxy._server.close()
-        for task in list(proxy._running):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await proxy.stop()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -19,13 +23,21 @@ import psycopg
 import pytest
 
 from tests.support import cli_process
-from tests.support.paths import EXAMPLES
+from tests.support.paths import EXAMPLES, ROOT
 from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import free_port
 
 EXAMPLE = EXAMPLES / "adk_agent"
+PAGE = (ROOT / "docs" / "adk-memory.md").read_text(encoding="utf-8")
 pytestmark = pytest.mark.system
 SESSIONS = "/apps/companion/users/ada/sessions"
+ADK = (sys.executable, "-m", "google.adk.cli")
+ADDRESSES = tuple(f"--{kind}_service_uri=hippocampus://" for kind in ("session", "memory", "artifact"))
+#: In the place of Google Cloud's program: it keeps the folder that would be built and deployed.
+GCLOUD = """#!/bin/sh
+while [ "$1" != --source ]; do shift; done
+cp -R "$2" "$STAGED"
+"""
 
 
 @pytest.fixture
@@ -38,13 +50,20 @@ def agents(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def api(agents: Path, dsn: str, home: Path) -> Iterator[httpx.Client]:
-    port = free_port()
     # Once by its full address, otherwise by DATABASE_URL.
     uri = dsn.replace("postgresql://", "hippocampus://", 1)
+    addresses = [f"--session_service_uri={uri}", *ADDRESSES[1:]]
+    with serving([*addresses, str(agents)], cli_process.environment(home, DATABASE_URL=dsn)) as client:
+        yield client
+
+
+@contextmanager
+def serving(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[httpx.Client]:
+    """Run `adk api_server` with these words; it says nothing of services in memory, and shows no traceback."""
+    port = free_port()
     process = subprocess.Popen(
-        [sys.executable, "-m", "google.adk.cli", "api_server", f"--port={port}", f"--session_service_uri={uri}",
-         "--memory_service_uri=hippocampus://", "--artifact_service_uri=hippocampus://", str(agents)],
-        env=cli_process.environment(home, DATABASE_URL=dsn),
+        [*ADK, "api_server", f"--port={port}", *words],
+        env=dict(environment),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
@@ -115,18 +134,65 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     assert await pool.fetchval("SELECT count(*) > 0 FROM consolidation_jobs")
 
 
+def services_py() -> str:
+    """The file that docs/adk-memory.md shows."""
+    (shown,) = re.findall(r"^```python\n(from workers\.adk import register.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    return str(shown)
+
+
+async def test_what_adk_deploy_builds_keeps_its_sessions_here(
+    agents: Path, tmp_path: Path, dsn: str, home: Path, pool: asyncpg.Pool
+) -> None:
+    """With the three things of the page. Google Cloud's program is a stub, which keeps what it would upload; the server
+    is started from that folder as the Dockerfile says."""
+    (agents / "companion" / "requirements.txt").write_text("./pg_hippocampus.whl[adk]\n")
+    (tmp_path / "services.py").write_text(services_py())
+    gcloud = tmp_path / "bin" / "gcloud"
+    gcloud.parent.mkdir()
+    gcloud.write_text(GCLOUD)
+    gcloud.chmod(0o755)
+    staged = tmp_path / "staged"
+    environment = cli_process.environment(home, DATABASE_URL=dsn, STAGED=str(staged))
+    environment["PATH"] = f"{gcloud.parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(
+        [*ADK, "deploy", "cloud_run", "--project=p", "--region=r", f"--temp_folder={tmp_path / 'building'}", *ADDRESSES,
+         "--extra_packages", "services.py", str(agents / "companion")],
+        env=environment, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=WAIT_SECONDS,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    dockerfile = (staged / "Dockerfile").read_text()
+    assert re.search(r"^RUN .*pip.*/app/agents/companion/requirements\.txt", dockerfile, re.MULTILINE), dockerfile
+    assert 'ENV PYTHONPATH="/app:$PYTHONPATH"' in dockerfile
+
+    image = tmp_path / "image"
+    for source, target in re.findall(r'^COPY --chown=\S+ "([^"]+)" "/app/([^"]+)"$', dockerfile, re.MULTILINE):
+        to = image / target
+        to.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.endswith("/") else shutil.copy)(staged / source, to)
+    assert {path.name for path in image.iterdir()} == {"agents", "services.py"}
+    assert not (image / "agents" / "services.yaml").exists()
+    (command,) = re.findall(r"^CMD (\[.*\]|.*)$", dockerfile, re.MULTILINE)
+    words = json.loads(command) if command.startswith("[") else shlex.split(command)
+    assert words[:2] == ["adk", "api_server"]
+    kept = [word for word in words[2:] if not word.startswith(("--port", "--host"))]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(image), environment.get("PYTHONPATH"))))
+    with serving([word.replace("/app/", f"{image}/") for word in kept], environment) as api:
+        for session_id in ("first", "second"):
+            assert api.post(f"{SESSIONS}/{session_id}").status_code == httpx.codes.OK
+        assert say(api, "first", "I love plum jam.") == "I'll remember that."
+        assert say(api, "second", "Which jam do I love?") == "You told me: I love plum jam."
+    assert await pool.fetchval("SELECT count(*) FROM events") == 4
+
+
 def test_adk_run_keeps_its_session_here(agents: Path, tmp_path: Path, dsn: str, home: Path) -> None:
-    """It reads services.yaml from the agent's own folder. An image of `adk deploy` has none in the folder, but
-    finds the services.py of --extra_packages on its PYTHONPATH."""
+    """It reads services.yaml from the agent's own folder, or finds a services.py on its PYTHONPATH."""
     packages = tmp_path / "packages"
     packages.mkdir()
-    addresses = [f"--{kind}_service_uri=hippocampus://" for kind in ("session", "memory", "artifact")]
-
     environment = cli_process.environment(home, DATABASE_URL=dsn)
 
     def say_once(session_id: str, text: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "google.adk.cli", "run", *addresses, f"--session_id={session_id}",
+            [*ADK, "run", *ADDRESSES, f"--session_id={session_id}",
              str(agents / "companion"), text],
             env=environment, check=False,
             capture_output=True, text=True, timeout=WAIT_SECONDS,
@@ -141,7 +207,7 @@ def test_adk_run_keeps_its_session_here(agents: Path, tmp_path: Path, dsn: str, 
     shutil.copy(agents / "services.yaml", agents / "companion")
     assert "I'll remember that." in say_once("first", "I love plum jam.")
     (agents / "companion" / "services.yaml").unlink()
-    (packages / "services.py").write_text("from workers.adk import register\n\nregister()\n")
+    (packages / "services.py").write_text(services_py())
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(packages), environment.get("PYTHONPATH"))))
     assert "You told me: I love plum jam." in say_once("second", "Which jam do I love?")
     with psycopg.connect(dsn) as connection:

@@ -16,6 +16,7 @@ import pytest
 
 from pulse import Event, OpenSessionService, create_pool
 from pulse.database import connect
+from tests.support import cli_process
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 from tests.support.writer_process import free_port
@@ -26,6 +27,7 @@ from workers.migrate import check_schema, migrate
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SESSIONS = 4
+READER = "shop reader"
 SETTINGS = {"max_connections": "60", "shared_buffers": "64MB", "max_wal_size": "256MB"}
 
 
@@ -78,6 +80,12 @@ def folder(home: Path) -> Path:
         each.mkdir(mode=0o700)
         shutil.chown(each, user.uid, user.gid)
     return folder
+
+
+@pytest.fixture
+def owner(dsn: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        yield connection
 
 
 @pytest.fixture
@@ -154,6 +162,57 @@ async def test_both_kinds_of_backup(archiving: EmbeddedServer, home: Path, folde
     finally:
         await asyncio.to_thread(shell.run, 'pg_ctl --pgdata="$RESTORED" --mode=fast --wait stop')
     assert len(before_dump) < len(before_base) < len(before_moment) < len(everything)
+
+
+#: What the roles may do, and the conditions on what they see.
+PRIVILEGES = (
+    "SELECT tablename, policyname, roles::text, cmd, qual, with_check FROM pg_policies ORDER BY 1, 2",
+    # Without the owner's own, which has another name on each server.
+    "SELECT c.relname, a.grantee::regrole::text, a.privilege_type FROM pg_class AS c, aclexplode(c.relacl) AS a"
+    " WHERE c.relnamespace = 'public'::regnamespace AND a.grantee <> c.relowner ORDER BY 1, 2, 3",
+    "SELECT c.relname, t.attname, a.grantee::regrole::text, a.privilege_type FROM pg_class AS c"
+    " JOIN pg_attribute AS t ON t.attrelid = c.oid, aclexplode(t.attacl) AS a"
+    " WHERE c.relnamespace = 'public'::regnamespace ORDER BY 1, 2, 3, 4",
+    "SELECT p.oid::regprocedure::text, a.grantee::bigint = 0, a.privilege_type FROM pg_proc AS p,"
+    " aclexplode(p.proacl) AS a WHERE p.pronamespace = 'public'::regnamespace AND a.grantee <> p.proowner"
+    " ORDER BY 1, 2, 3",
+    "SELECT role_name, app_name, user_id FROM reader_scopes",
+)
+
+
+def test_a_dump_with_roles_restores_into_a_new_server(
+    dsn: str, home: Path, folder: Path, owner: psycopg.Connection
+) -> None:
+    """Grants and policies name roles that a new server lacks; after the page's commands they are as they were."""
+    owner.execute(f"CREATE ROLE \"{READER}\" LOGIN PASSWORD 'secret'")
+    try:
+        owner.execute("SELECT grant_roles()")
+        owner.execute("SELECT bind_reader(%s, 'shop', 'ann')", (READER,))
+        owner.execute("SELECT create_session('shop', u, 's') FROM unnest('{ann,ben}'::text[]) AS u")
+        before = [owner.execute(query).fetchall() for query in PRIVILEGES]
+        assert all(before), "every kind of privilege is there to be restored"
+        with EmbeddedServer(home, settings=SETTINGS) as new:
+            with psycopg.connect(new.dsn, autocommit=True) as admin:
+                admin.execute("CREATE DATABASE restored")
+                roles = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'hippocampus\\_%'"
+                assert admin.execute(roles).fetchone() == (0,)
+            restored = new.dsn.replace("/hippocampus?", "/restored?")
+            shell = Shell(home, BACKUP=str(folder), DATABASE_URL=dsn, RESTORE_URL=restored)
+            shell.run(blocks("sh")[0])
+            with psycopg.connect(restored, autocommit=True) as admin:
+                assert [admin.execute(query).fetchall() for query in PRIVILEGES] == before
+                admin.execute(f"CREATE ROLE \"{READER}\" LOGIN PASSWORD 'secret'")
+            done = cli_process.run(
+                home, "grant-roles", "--reader", READER, "--app", "shop", "--user", "ann", DATABASE_URL=restored
+            )
+            assert done.returncode == 0, done.stderr
+            with psycopg.connect(restored, user=READER, password="secret") as reader:
+                assert reader.execute("SELECT user_id FROM threads").fetchall() == [("ann",)]
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute("CREATE TEMPORARY TABLE t ()")
+    finally:
+        owner.execute(f'DROP OWNED BY "{READER}"')
+        owner.execute(f'DROP ROLE "{READER}"')
 
 
 async def _append(sessions: OpenSessionService, session: str, stored: list[Stored]) -> None:

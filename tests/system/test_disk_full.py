@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 from pulse import database
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
+from tests.support import cli_process
 from tests.support.waiting import until
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
@@ -60,6 +63,32 @@ async def test_a_full_disk_loses_no_acknowledged_event(small_disk: Path) -> None
         assert acknowledged | {"after"} <= stored
         # The one whose acknowledgement was lost may be stored; sent again under its id, it would be stored once.
         assert len(stored - acknowledged) <= 2
+
+
+async def test_doctor_finds_a_full_disk(small_disk: Path, tmp_path: Path) -> None:
+    """The disk of PostgreSQL, which may be another machine's: found by what the server can write."""
+    with EmbeddedServer(small_disk / "home", settings=SETTINGS) as server:
+        await migrate(server.dsn)
+
+        async def line() -> dict[str, str]:
+            done = await asyncio.to_thread(cli_process.run, tmp_path, "doctor", "--json", DATABASE_URL=server.dsn)
+            (found,) = [each for each in json.loads(done.stdout) if each["check"] == "database disk"]
+            return dict(found)
+
+        assert (await line())["found"] == "can be written"
+        connection = await database.connect(server.dsn)
+        # A fresh segment of the log, so that the log is not what has no space.
+        await connection.execute("SELECT pg_switch_wal()")
+        await connection.execute("CHECKPOINT")
+        await connection.close()
+        with (small_disk / "ballast").open("wb", buffering=0) as ballast, contextlib.suppress(OSError):
+            while True:
+                ballast.write(bytes(1 << 16))
+        found = await line()
+        assert (found["verdict"], found["found"]) == ("problem", "full: nothing can be stored")
+        assert "free space" in found["fix"]
+        (small_disk / "ballast").unlink()
+        assert (await line())["verdict"] == "ok"
 
 
 async def _fill(dsn: str, folder: Path) -> set[str]:

@@ -20,6 +20,7 @@ from mcp.client.client import Client
 from hippocampus import ContextAssembler, MemorySearch
 from pulse import Event, OpenSessionService, PgNotifyListener, create_pool
 from pulse.postgres.replica import ReplicaReads
+from tests.conftest import copied
 from tests.support import cli_process, mcp_scene, replication
 from tests.support.stream_client import frames_of
 from tests.support.waiting import WAIT_SECONDS, until
@@ -302,3 +303,126 @@ async def test_reads_from_a_replica_show_every_write(
     medians = {name: sorted(each)[len(each) // 2] * 1000 for name, each in times.items()}
     with capsys.disabled():
         print("\na search: " + ", ".join(f"{ms:.1f} ms on the {name}" for name, ms in medians.items()))
+
+
+@pytest.fixture
+def other(made: Path, home: Path, pytestconfig: pytest.Config) -> Iterator[EmbeddedServer]:
+    """A server with the schema that is no part of the pair."""
+    folder = copied(made, home.with_name(f"{home.name}o"))
+    with EmbeddedServer(folder, settings=SETTINGS, major=pytestconfig.getoption("postgres_major")) as server:
+        yield server
+
+
+async def test_a_writer_searches_on_its_replica_and_on_no_other_primarys(
+    pair: tuple[EmbeddedServer, EmbeddedServer], other: EmbeddedServer, tmp_path: Path
+) -> None:
+    """The replica is the default cell's: another cell's search, or that of a replica set by mistake, would miss rows.
+
+    The replica's position is far ahead of the other server's, so that a comparison of positions alone lets it pass.
+    """
+    (primary, standby), dsn = pair, other.dsn
+    with psycopg.connect(primary.dsn, autocommit=True) as admin, psycopg.connect(dsn, autocommit=True) as there:
+        ((ahead,),) = there.execute("SELECT pg_current_wal_flush_lsn() + (32 << 20)").fetchall()
+        while admin.execute("SELECT pg_current_wal_flush_lsn() < %s::pg_lsn", (ahead,)).fetchone() == (True,):
+            admin.execute("SELECT pg_logical_emit_message(true, 'filler', 'x')")
+            admin.execute("SELECT pg_switch_wal()")
+    replica = {"replica_url": standby.dsn}
+    east = f"east={dsn}"
+    placed = await asyncio.to_thread(
+        cli_process.run, tmp_path / "none", "move", "shop", "--to", "east",
+        DATABASE_URL=primary.dsn, HIPPOCAMPUS_CELLS=east,
+    )  # fmt: skip
+    assert placed.returncode == 0, placed.stderr
+    with psycopg.connect(standby.dsn, autocommit=True) as watch:
+        searching = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%search_memory%'"
+            " AND pid <> pg_backend_pid()"
+        )
+
+        async def asked() -> int:
+            ((count,),) = watch.execute(searching).fetchall()
+            return int(count)
+
+        with WriterProcess(primary.dsn, tmp_path / "both", cells=east, **replica) as writer:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
+                await until(lambda: _finds_what_is_said(client, "shop"), "the cell is served")
+                assert await _finds_what_is_said(client, "shop")
+                assert await asked() == 0, "the replica of main was searched for an app of another cell"
+
+                async def is_searched() -> bool:
+                    assert await _finds_what_is_said(client, "app")
+                    return await asked() > 0
+
+                await until(is_searched, "the replica is searched for an app of main")
+            assert "replica_of_another_primary" not in {line["event"] for line in writer.log()}
+
+    with WriterProcess(dsn, tmp_path / "wrong", **replica) as writer:
+        async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
+            assert all([await _finds_what_is_said(client, "shop") for _ in range(3)])
+        (line,) = [line for line in writer.log() if line["event"] == "replica_of_another_primary"]
+    systems = {}
+    for name, address in (("primary_system_identifier", dsn), ("replica_system_identifier", primary.dsn)):
+        with psycopg.connect(address) as admin:
+            ((systems[name],),) = admin.execute("SELECT system_identifier FROM pg_control_system()").fetchall()
+    assert {name: line[name] for name in systems} == systems
+    assert await _doctor(tmp_path, primary.dsn, standby.dsn) == ("ok", "")
+    verdict, fix = await _doctor(tmp_path, dsn, standby.dsn)
+    assert (verdict, "set HIPPOCAMPUS_REPLICA_URL to a replica of DATABASE_URL" in fix) == ("problem", True)
+    verdict, fix = await _doctor(tmp_path, primary.dsn, primary.dsn)
+    assert (verdict, "a server in recovery" in fix) == ("warning", True)
+
+
+_codes = itertools.count()
+
+
+async def _finds_what_is_said(client: httpx.AsyncClient, app: str) -> bool:
+    """Say something new in a session of its own, and search for it; false while the app is not served."""
+    code = f"door{next(_codes)}"
+    sessions = f"/v1/apps/{app}/users/user/sessions"
+    if (await client.post(sessions, json={"session_id": code})).status_code != 201:
+        return False
+    assert (await append(client, f"{sessions}/{code}", say(f"The code is {code}."))).status_code == 201
+    found = await client.post(f"/v1/apps/{app}/users/user/search", json={"query": code})
+    assert found.status_code == 200, found.text
+    assert code in json.dumps(found.json()["results"]), "a turn that was acknowledged is missing"
+    return True
+
+
+async def _doctor(folder: Path, dsn: str, replica: str) -> tuple[str, str]:
+    """Return the verdict and the fix of doctor's line about a replica."""
+    report = await asyncio.to_thread(
+        cli_process.run, folder / "none", "doctor", "--json", DATABASE_URL=dsn, HIPPOCAMPUS_REPLICA_URL=replica
+    )
+    (line,) = [each for each in json.loads(report.stdout) if each["check"] == "replica"]
+    return line["verdict"], line["fix"]
+
+
+async def test_doctor_shows_each_host_and_warns_of_asynchronous_replication(
+    pair: tuple[EmbeddedServer, EmbeddedServer], tmp_path: Path
+) -> None:
+    primary, standby = pair
+    config = {"DATABASE_URL": replication.address_of(primary, standby)}
+
+    async def lines() -> dict[str, tuple[str, str]]:
+        report = await asyncio.to_thread(cli_process.run, tmp_path / "none", "doctor", "--json", **config)
+        found = json.loads(report.stdout)
+        return {each["check"]: (each["verdict"], each["found"]) for each in found}
+
+    found = await lines()
+    first, second = (replication.place_of(server)[0] for server in pair)
+    verdict, text = found["hosts"]
+    assert verdict == "ok"
+    assert [(each.partition(":")[0], each.rpartition(" ")[2]) for each in text.split(", ")] == [
+        (first, "primary"), (second, "standby"),
+    ]  # fmt: skip
+    assert found["replication"] == ("ok", f"synchronous to {replication.STANDBY}")
+    with psycopg.connect(primary.dsn, autocommit=True) as admin:
+        admin.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
+        admin.execute("SELECT pg_reload_conf()")
+    await asyncio.to_thread(standby.stop)
+    try:
+        found = await lines()
+        assert (found["hosts"][0], found["hosts"][1].endswith("unreachable")) == ("warning", True)
+        assert found["replication"] == ("warning", "asynchronous")
+    finally:
+        await asyncio.to_thread(standby.start)

@@ -14,10 +14,12 @@ import pytest
 
 from pulse import Event, OpenSessionService, PgNotifyListener, Pool, PoolerError, SchemaError, connect, create_pool
 from pulse.notify.connection import ListenerTiming
+from tests.conftest import cloned, dsn_of
 from tests.support import cli_process, pgbouncer
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess, append, say
+from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
@@ -119,6 +121,44 @@ async def test_a_role_without_a_direct_address_says_so(pooled: str, dsn: str, tm
         (line,) = [each for each in json.loads(report.stdout) if each["check"] == "pooler"]
         assert line["verdict"] == "problem"
         assert "HIPPOCAMPUS_DIRECT_DATABASE_URL" in line["fix"]
+
+
+async def test_a_cell_behind_a_pooler_has_a_direct_address(
+    dsn: str, pooled: str, server: EmbeddedServer, admin: psycopg.Connection, template: str, tmp_path: Path
+) -> None:
+    """Without one, its apps are not served and the move is refused, by the setting's name; with one, both work."""
+    await pgbouncer.wait_until_serving(pooled)
+    with cloned(admin, template) as name:
+        main = dsn_of(server, name)
+        config = {"DATABASE_URL": main, "HIPPOCAMPUS_CELLS": f"east={pooled}"}
+        place = ("move", "shop", "--to", "east")
+        refused = await asyncio.to_thread(cli_process.run, tmp_path / "none", *place, **config)
+        assert refused.returncode != 0
+        assert "its entry of HIPPOCAMPUS_DIRECT_CELLS" in refused.stderr
+        with WriterProcess(main, tmp_path / "without", cells=f"east={pooled}") as writer:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
+                lines = await until(lambda: [each for each in writer.log() if each["event"] == "cell_unreachable"])
+                assert lines[0]["error"] == "PoolerError"
+                assert "its entry of HIPPOCAMPUS_DIRECT_CELLS" in lines[0]["reason"]
+                other = await client.post("/v1/apps/other/users/ann/sessions", json={"session_id": "s"})
+                assert other.status_code == 201, other.text
+
+        direct = {"HIPPOCAMPUS_DIRECT_CELLS": f"east={dsn}"}
+        placed = await asyncio.to_thread(cli_process.run, tmp_path / "none", *place, **config, **direct)
+        assert placed.returncode == 0, placed.stderr
+        both = {"cells": f"east={pooled}", "direct_cells": f"east={dsn}"}
+        with WriterProcess(main, tmp_path / "with", **both) as writer:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
+                path = "/v1/apps/shop/users/ann/sessions"
+
+                async def is_created() -> bool:
+                    return (await client.post(path, json={"session_id": "s"})).status_code == 201
+
+                await until(is_created, "the cell is served")
+                stored = await append(client, f"{path}/s", say("I am in the east."))
+                assert stored.status_code == 201, stored.text
+        with psycopg.connect(dsn) as connection:
+            assert connection.execute("SELECT app_name, last_seq FROM threads").fetchall() == [("shop", 1)]
 
 
 async def test_session_mode_keeps_sessions(dsn: str, home: Path) -> None:

@@ -74,6 +74,13 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
         {},
     ),
+    "HippocampusToolsSlow": (
+        {
+            'tool_call_duration_seconds_bucket{kind="http",status="succeeded",le="0.5"}': "0+0x180",
+            'tool_call_duration_seconds_bucket{kind="http",status="succeeded",le="+Inf"}': "0+60x180",
+        },
+        {"kind": "http"},
+    ),
     "HippocampusRequestsFail": (
         {'writer_requests_total{status="500"}': "0+2x180", 'writer_requests_total{status="200"}': "0+60x180"},
         {},
@@ -126,6 +133,10 @@ QUIET = {
     'writer_request_duration_seconds_bucket{route="/v1/apps/{app_name}/sessions",le="+Inf"}': "0+60x180",
     'writer_request_duration_seconds_bucket{route="/v1/apps/{app_name}/search",le="0.1"}': "0+60x180",
     'writer_request_duration_seconds_bucket{route="/v1/apps/{app_name}/search",le="+Inf"}': "0+60x180",
+    'tool_call_duration_seconds_bucket{kind="http",status="succeeded",le="0.2"}': "0+60x180",
+    'tool_call_duration_seconds_bucket{kind="http",status="succeeded",le="+Inf"}': "0+60x180",
+    'tool_call_duration_seconds_bucket{kind="http",status="cancelled",le="0.3"}': "0+0x180",
+    'tool_call_duration_seconds_bucket{kind="http",status="cancelled",le="+Inf"}': "0+60x180",
     'writer_requests_total{status="500"}': "2x180",
     'writer_requests_total{status="200"}': "0+60x180",
     'database_commit_duration_seconds_bucket{le="0.05"}': "0+6x180",

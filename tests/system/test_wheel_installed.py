@@ -13,9 +13,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from mcp import StdioServerParameters
+from mcp.client.client import Client
 
 from tests.conftest import cloned, dsn_of
+from tests.support import cli_process
+from tests.support.mcp_scene import answer
 from tests.support.paths import ROOT
+from tests.support.waiting import WAIT_SECONDS, until
 from workers.embedded.server import EmbeddedServer
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
@@ -92,6 +97,39 @@ def test_pipx_runs_the_wheel_without_an_installation(installed: Installed, tmp_p
     pipx = [sys.executable, "-m", "pipx", "run", "--spec", spec, "hippocampus", "--version"]
     done = subprocess.run(pipx, cwd="/", env=environment, capture_output=True, text=True, check=False)
     assert done.stdout == f"hippocampus {VERSION}\n", done.stderr
+
+
+async def test_an_mcp_client_starts_the_wheel_without_an_installation_and_a_database(
+    installed: Installed, tmp_path: Path
+) -> None:
+    """As `uvx` does: the official client starts it, and it remembers in an embedded server, which ends with it."""
+    pins = re.findall(r"^[a-z0-9._-]+==[^ ;\\]+", (ROOT / "requirements-dev.lock").read_text(), re.MULTILINE)
+    (tmp_path / "constraints.txt").write_text("\n".join(pins))
+    home = tmp_path / "hippocampus"
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PIPX_HOME": str(tmp_path / "pipx"),
+        "PIPX_BIN_DIR": str(tmp_path / "bin"),
+        "PIP_CONSTRAINT": str(tmp_path / "constraints.txt"),
+        "HIPPOCAMPUS_HOME": str(home),
+    }
+    spec = f"pg-hippocampus[mcp,embedded] @ {installed.wheel.as_uri()}"
+    words = ["-m", "pipx", "run", "--spec", spec, "hippocampus"]
+    # The downloads, which a client does not wait for.
+    first = [sys.executable, *words, "--version"]
+    done = subprocess.run(first, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == f"hippocampus {VERSION}\n", done.stderr
+    server = StdioServerParameters(
+        command=sys.executable, args=[*words, "mcp", "--app", "assistant", "--user", "ann"], env=environment, cwd="/"
+    )
+    async with Client(server, read_timeout_seconds=WAIT_SECONDS) as client:
+        assert (await client.list_tools()).tools
+        await answer(client, "remember", {"content": "Ann keeps bees."})
+        found = await answer(client, "search_memory", {"query": "bees"})
+        assert found["results"][0]["text"] == "Ann keeps bees."
+    assert any(home.iterdir())
+    await until(lambda: not cli_process.processes_of(home), "nothing is left running")
 
 
 def test_the_environment_holds_the_wheels_dependencies(installed: Installed) -> None:

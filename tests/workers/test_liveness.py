@@ -156,6 +156,38 @@ async def test_a_worker_that_was_stopped_and_cut_off_continues_its_job(tables: a
     assert "orphaned_jobs_released" not in worker.lines()
 
 
+async def test_a_worker_that_was_stopped_shortly_and_cut_off_gives_way_to_its_heir(
+    tables: asyncpg.Pool, workers: Workers
+) -> None:
+    """For as long as two polls, with a heartbeat that is fresh: without its lock it counts as dead. Its late end is
+    fenced out, and it takes its lock again."""
+    stopped = await workers.start("fast_replay")
+    async with harness.gate(tables) as open_gate:
+        job = await harness.enqueue(tables, await harness.make_thread(tables))
+        await harness.wait_for_status(tables, job, "running")
+        await until(lambda: _attempts_of(tables, stopped.pid))
+        cut = await _guards(tables)
+        heir = await workers.start("fast_replay")
+        stopped.send(signal.SIGSTOP)
+        await tables.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) AS pid", list(cut))
+        await until(lambda: _attempts_of(tables, heir.pid))
+        assert await _heartbeat_is_fresh(tables, liveness.STALLED_SECONDS), "the lock decided, not the heartbeat"
+        await open_gate()
+        await harness.wait_for_status(tables, job, "completed")
+    stopped.send(signal.SIGCONT)
+    await until(lambda: "job_fenced" in stopped.lines())
+    assert await tables.fetch("SELECT pid FROM effects") == [(heir.pid,)]
+    await until(lambda: _hold_locks(tables, 2), "it holds its lock again")
+    heir.send(signal.SIGTERM)
+    assert await heir.ended() == 0
+    again = await harness.enqueue(tables, await harness.make_thread(tables, "again"))
+    await harness.wait_for_status(tables, again, "completed")
+
+
+async def _hold_locks(pool: asyncpg.Pool, count: int) -> bool:
+    return len(await _guards(pool)) == count
+
+
 async def _stop_and_cut(pool: asyncpg.Pool, worker: WorkerProcess) -> None:
     """Stop a worker, age its heartbeat, cut its guard and its queue's connections, and let it continue."""
     worker.send(signal.SIGSTOP)
@@ -170,8 +202,9 @@ async def _stop_and_cut(pool: asyncpg.Pool, worker: WorkerProcess) -> None:
     await until(lambda: _are_replaced(pool, cut))
 
 
-async def _heartbeat_is_fresh(pool: asyncpg.Pool) -> bool:
-    fresh: bool = await pool.fetchval("SELECT last_heartbeat > now() - interval '5 seconds' FROM procrastinate_workers")
+async def _heartbeat_is_fresh(pool: asyncpg.Pool, seconds: float = 5.0) -> bool:
+    oldest = "SELECT min(last_heartbeat) > now() - make_interval(secs => $1) FROM procrastinate_workers"
+    fresh: bool = await pool.fetchval(oldest, seconds)
     return fresh
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from pathlib import Path
 
 import asyncpg
@@ -26,6 +27,7 @@ from pulse.errors import AppMovingError, InvalidInputError, WrongCellError
 from pulse.session_service import OpenSessionService
 from tests.conftest import cloned, dsn_of
 from tests.support import cli_process
+from tests.support.stalling_proxy import stalling_proxy
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import WriterProcess
 from workers.api import cells as api_cells
@@ -413,6 +415,39 @@ async def test_the_parts_of_an_app_share_its_users_between_two_databases(
     await pool.execute("SELECT set_app_policy('mall.0', '{\"fast_events\": 7}')")
     policy = "SELECT fast_events FROM app_policies WHERE app_name = 'mall.2'"
     assert await east_pool.fetchval(policy) is None
+
+
+async def test_a_cell_that_is_down_takes_its_own_apps_and_no_others(
+    dsn: str, east: str, cells: Cells, server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """At the start of a writer and while it serves: other apps go on, and the cell's are served when it is back."""
+    await move(cells, "shop", "east", grace_seconds=0)
+    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + east.partition("?")[0].rpartition("/")[2]
+    numbers = itertools.count()
+    down = (503, "/problems/database-unreachable")
+    async with stalling_proxy(over_tcp) as proxy:
+        await proxy.stop()
+        with WriterProcess(dsn, tmp_path / "log", cells=f"east={proxy.dsn}") as writer:
+            async with httpx.AsyncClient(base_url=writer.url, timeout=WAIT_SECONDS) as client:
+
+                async def found(app: str) -> tuple[int, str]:
+                    path = f"/v1/apps/{app}/users/ann/sessions"
+                    answer = await client.post(path, json={"session_id": f"s{next(numbers)}"})
+                    return answer.status_code, answer.json().get("type", "")
+
+                for _ in range(2):
+                    await until(lambda: _is(found("shop"), down), "the cell is down")
+                    assert (await found("other"))[0] == 201
+                    await proxy.start()
+                    await until(lambda: _is(found("shop"), (201, "")), "the cell is served again")
+                    assert (await found("other"))[0] == 201
+                    await proxy.stop()
+            events = {line["event"] for line in writer.log()}
+    assert {"cell_unreachable", "cell_served"} <= events
+
+
+async def _is(found: Awaitable[object], wanted: object) -> bool:
+    return await found == wanted
 
 
 async def test_a_lone_writer_that_could_not_read_where_apps_are_tries_again_soon(

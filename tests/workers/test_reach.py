@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -73,6 +76,42 @@ async def test_a_worker_reports_it_within_ten_seconds(workers: Workers) -> None:
     await until(lambda: "model_not_reached" in worker.lines(), seconds=10)
     lines = (json.loads(line) for line in worker.lines().splitlines() if "model_not_reached" in line)
     assert {line["model"] for line in lines} == {"openai:gpt-5.4-mini"}
+
+
+@pytest.mark.timing
+async def test_a_silent_host_is_reported_within_ten_seconds_of_the_start(workers: Workers) -> None:
+    """It takes the connection, and never answers: the check's own bound and the start together are that short."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        worker = await workers.start(
+            "fast_replay",
+            module="workers.worker",
+            generator="openai:gpt-5.4-mini",
+            generator_base_url=f"http://127.0.0.1:{silent.getsockname()[1]}/v1",
+        )
+        await until(lambda: "model_not_reached" in worker.lines(), seconds=began + 10 - time.monotonic())
+    (line,) = (json.loads(line) for line in worker.lines().splitlines() if "model_not_reached" in line)
+    assert (line["code"], line["reason"]) == ("timeout", f"no answer within {reach.CHECK_SECONDS_MAX:g} s")
+
+
+@pytest.mark.parametrize("drops", [False, True], ids=["never answers", "swallows packets"])
+async def test_a_host_without_an_answer_is_given_up(openai: pytest.MonkeyPatch, drops: bool) -> None:
+    """Whether it takes a connection and is silent, or drops every packet, as a full queue does."""
+    openai.setattr(reach, "CHECK_SECONDS_MAX", 0.2)
+    with contextlib.ExitStack() as stack:
+        silent = stack.enter_context(socket.socket())
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        if drops:
+            for _ in range(4):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(silent.getsockname())
+        openai.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
+        found = await findings()
+    assert {each.verdict for each in found.values()} == {"problem"}
+    assert all("no answer within 0.2 s" in each.found for each in found.values())
+    assert all("check that the server is running" in each.fix for each in found.values())
 
 
 async def test_a_writer_reports_both_of_its_models(dsn: str, tmp_path: Path) -> None:

@@ -162,6 +162,22 @@ def test_names_are_case_insensitive_the_former_ones_too(
         load()
 
 
+@pytest.mark.parametrize("name", ["HIPPOCAMPUS_DIRECT_DATABASE_URL", "HIPPOCAMPUS_REPLICA_URL"])
+def test_every_address_is_of_one_schema(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """That of HIPPOCAMPUS_SCHEMA_NAME, unless DATABASE_URL names one; the other addresses need not repeat it."""
+    monkeypatch.setenv("HIPPOCAMPUS_SCHEMA_NAME", "memory")
+    monkeypatch.setenv("DATABASE_URL", "postgresql://h/d")
+    assert load().schema_name == "memory"
+    for address in ("postgresql://other/d", "postgresql://other/d?schema=memory"):
+        monkeypatch.setenv(name, address)
+        assert load().schema_name == "memory"
+    monkeypatch.setenv("DATABASE_URL", "postgresql://h/d?schema=second")
+    with pytest.raises(SettingsError, match=f"{name} is wrong: .*memory.*second|{name} is wrong: .*second.*memory"):
+        load()
+    monkeypatch.setenv(name, "postgresql://other/d?schema=second")
+    assert load().schema_name == "second"
+
+
 def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "GOOGLE_API_KEY", "HIPPOCAMPUS_API_PORT"):
         monkeypatch.setenv(name, "")
@@ -264,3 +280,33 @@ def test_the_address_of_gemini_may_be_in_its_own_variable(monkeypatch: pytest.Mo
     monkeypatch.delenv("HIPPOCAMPUS_GEMINI_BASE_URL")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "https://ours.example")
     assert settings.load().chosen("generator").base_url == "https://ours.example"
+
+
+def test_a_cell_has_its_own_database_its_own_direct_address_and_no_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the default cell's servers is used for another cell's apps; the default cell keeps its own."""
+    monkeypatch.setenv("DATABASE_URL", "postgresql://pooler/main")
+    monkeypatch.setenv("HIPPOCAMPUS_DIRECT_DATABASE_URL", "postgresql://one/main")
+    monkeypatch.setenv("HIPPOCAMPUS_REPLICA_URL", "postgresql://two/main")
+    monkeypatch.setenv("HIPPOCAMPUS_CELLS", "east=postgresql://pooler/east?schema=mem west=postgresql://three/west")
+    monkeypatch.setenv("HIPPOCAMPUS_DIRECT_CELLS", "east=postgresql://four/east?sslmode=require")
+    config = load()
+    assert config.in_cell("main") is config
+    east, west = config.in_cell("east"), config.in_cell("west")
+    assert (east.dsn, east.direct_dsn) == ("postgresql://pooler/east", "postgresql://four/east?sslmode=require")
+    assert (east.schema_name, west.schema_name) == ("mem", "public")
+    assert (west.dsn, west.direct_dsn) == ("postgresql://three/west",) * 2
+    assert (east.replica_url, west.replica_url) == (None, None)
+    direct = config.all_direct_cells
+    assert direct is not None
+    assert {name: (direct.address(name), direct.schema(name)) for name in direct.names} == {
+        "main": ("postgresql://one/main", "public"),
+        "east": ("postgresql://four/east?sslmode=require&schema=mem", "mem"),
+        "west": ("postgresql://three/west", "public"),
+    }
+    monkeypatch.setenv("HIPPOCAMPUS_DIRECT_CELLS", "north=postgresql://user:hushhush@five/north")
+    with pytest.raises(SettingsError, match="names north, but HIPPOCAMPUS_CELLS does not") as caught:
+        load()
+    assert "hushhush" not in str(caught.value)
+    monkeypatch.setenv("HIPPOCAMPUS_DIRECT_CELLS", "east=postgresql://four/east?schema=other")
+    with pytest.raises(SettingsError, match=r"HIPPOCAMPUS_DIRECT_CELLS is wrong: east: .*another schema"):
+        load()

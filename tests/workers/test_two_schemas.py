@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
+import httpx
 import psycopg
 import pytest
 
@@ -19,8 +20,9 @@ from tests.conftest import cloned, dsn_of
 from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
 from tests.support.real_worker import PRODUCT
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_process import TABLES
+from tests.support.writer_process import WriterProcess
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import check_schema, migrate
 
@@ -67,7 +69,7 @@ async def test_every_statement_is_unambiguous_in_the_second_schema(second: str) 
 
 
 async def test_two_installations_work_side_by_side(dsn: str, second: str, tmp_path: Path) -> None:
-    """Writers, workers and readers of one schema see nothing of the other's, not even a notification that matters."""
+    """Workers and readers of one schema see nothing of the other's, not even a notification that matters."""
     with harness.running_workers(second, tmp_path) as workers:
         await workers.start("fast_replay", module=PRODUCT)
         async with Hippocampus(dsn, app=APP) as first, Hippocampus(dsn, app=APP, schema=SECOND) as other:
@@ -86,6 +88,33 @@ async def test_two_installations_work_side_by_side(dsn: str, second: str, tmp_pa
             window = await other.context(USER, "pets?", max_tokens=500)
             assert "Bruno" in window.text
             assert "Otto" not in window.text
+
+
+def test_writers_serve_the_schema_of_their_settings(dsn: str, second: str, tmp_path: Path) -> None:
+    """By HIPPOCAMPUS_SCHEMA_NAME or by the address; those around the pooler and of the replica name it or not."""
+    where = {"shared": dsn, "named": dsn, "addressed": second}
+    settings: dict[str, dict[str, str]] = {
+        "shared": {},
+        "named": {"schema_name": SECOND, "direct_database_url": dsn, "replica_url": dsn},
+        "addressed": {"direct_database_url": second, "replica_url": second},
+    }
+    held: dict[str, set[str]] = {}
+    for name, address in where.items():
+        with (
+            WriterProcess(address, tmp_path / name, **settings[name]) as writer,
+            httpx.Client(base_url=f"{writer.url}/v1/apps/{APP}/users/{USER}", timeout=WAIT_SECONDS) as client,
+        ):
+            events = [{"author": "user", "content": {"text": f"My lighthouse is {name}."}}]
+            for path, body in (("sessions", {"session_id": name}), (f"sessions/{name}/events", {"events": events})):
+                assert client.post(path, json=body).status_code in (200, 201)
+            found = client.post("search", json={"query": "lighthouse"}).json()["results"]
+            held[name] = {each["content"] for each in found}
+            assert not [line for line in writer.log() if line["level"] == "error"]
+    assert held == {
+        "shared": {"My lighthouse is shared."},
+        "named": {"My lighthouse is named."},
+        "addressed": {"My lighthouse is named.", "My lighthouse is addressed."},
+    }
 
 
 async def test_a_cancelled_job_of_the_other_schema_cancels_nothing_here(dsn: str, second: str, tmp_path: Path) -> None:

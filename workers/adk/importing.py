@@ -17,11 +17,11 @@ from pulse.adk.events import to_engine
 from pulse.errors import EventConflictError, InvalidInputError
 from pulse.event_rows import event_input
 from pulse.events import Event, EventActions
+from pulse.names import check_app, check_filled, check_session_names
 from pulse.postgres.json_values import escape_state, unescape
 from pulse.postgres.statements import Statements
 from pulse.scopes import split_delta
 from pulse.session_key import SessionKey
-from pulse.session_service import check_names
 from workers.adk.source import Source, SourceSession, SourceState
 
 if TYPE_CHECKING:
@@ -126,7 +126,9 @@ class AdkImport:
             )
 
     async def _copy_state(self, state: SourceState) -> None:
-        check_names(state.app_name, "-" if state.user_id is None else state.user_id, "-")
+        check_app(state.app_name)
+        if state.user_id is not None:
+            check_filled("user_id", state.user_id)
         values = escape_state(state.state)
         row = await _STATEMENTS.fetch_one(
             self._pool, "import_state", state.app_name, state.user_id, values, self._overwrite_state
@@ -169,7 +171,7 @@ class AdkImport:
         key = SessionKey(session.app_name, session.user_id, session.session_id.strip())
         if not key.session_id:
             raise InvalidInputError("its id is blank: give it another one in ADK's database")
-        check_names(*key)
+        check_session_names(*key)
         if key.session_id != session.session_id:
             if key in self._stripped or await self._source.has_session(*key):
                 raise InvalidInputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import resource
 import time
 import uuid
@@ -11,7 +12,8 @@ from typing import Any, ClassVar
 
 import h11
 import structlog
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from pulse.http.edge import problems
 
@@ -62,26 +64,63 @@ def report_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) 
         _log.error("connections_not_accepted", count=count, error=type(context.get("exception")).__name__)
 
 
+class OpenConnections:
+    """How many connections each address holds, of HTTP and of WebSockets together."""
+
+    per_address_max: ClassVar[int] = 0
+    _held: ClassVar[Counter[str]] = Counter()
+
+    @classmethod
+    def add(cls, address: str) -> int:
+        """Count a connection; return how many the address holds with it."""
+        cls._held[address] += 1
+        return cls._held[address]
+
+    @classmethod
+    def remove(cls, address: str) -> None:
+        """Forget a connection."""
+        cls._held[address] -= 1
+        if cls._held[address] <= 0:
+            del cls._held[address]
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's protocol of WebSockets, whose connection goes on to count for its address."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection over from HTTP, which has found it within the limit."""
+        super().connection_made(transport)
+        self._address = _address_of(self.client)
+        OpenConnections.add(self._address)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget a connection."""
+        OpenConnections.remove(self._address)
+        super().connection_lost(exc)
+
+
+def _address_of(client: tuple[str, int] | None) -> str:
+    return client[0] if client else ""
+
+
 class ProblemProtocol(H11Protocol):
     """uvicorn's protocol, with a problem in place of its plain text, and with limits.
 
-    A connection over a limit is closed before anything is read. An address may hold `per_address_max` of them (0: half
-    of what the process may open), and all together leave `FILES_KEPT` files to the rest of the process.
+    A connection over a limit is closed before anything is read. An address may hold `OpenConnections.per_address_max`
+    of them, WebSockets too (0: half of what the process may open), and all together leave `FILES_KEPT` files to the
+    rest of the process.
     """
-
-    per_address_max: ClassVar[int] = 0
-    _open: ClassVar[Counter[str]] = Counter()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Take a connection, or close it at once."""
         super().connection_made(transport)
         self._head_timer: asyncio.TimerHandle | None = None
-        self._address = self.client[0] if self.client else ""
-        self._open[self._address] += 1
+        self._address = _address_of(self.client)
+        held = OpenConnections.add(self._address)
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         usable = max(files - FILES_KEPT, 1) if files != resource.RLIM_INFINITY else FILES_MAX
-        per_address = self.per_address_max or max(usable // 2, 1)
-        if self._open[self._address] > per_address or len(self.connections) > usable:
+        per_address = OpenConnections.per_address_max or max(usable // 2, 1)
+        if held > per_address or len(self.connections) > usable:
             if count := _refused.take():
                 _log.warning("connections_refused", count=count, open=len(self.connections))
             transport.abort()
@@ -91,7 +130,7 @@ class ProblemProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
         self._head_arrived()
-        self._leave()
+        OpenConnections.remove(self._address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -103,10 +142,31 @@ class ProblemProtocol(H11Protocol):
         if self.cycle is not cycle or self.transport.is_closing():
             self._head_arrived()
 
+    def handle_events(self) -> None:
+        """Read; a request may write to its connection past h11."""
+        cycle = self.cycle
+        super().handle_events()
+        if self.cycle is not cycle and self.scope["http_version"] == "1.1" and self.scope["method"] != "HEAD":
+            # Its task begins later.
+            self.scope["state"]["server_write"] = functools.partial(self._write_chunk, self.cycle)
+
+    def _write_chunk(self, cycle: RequestResponseCycle, data: bytes) -> bool:
+        """Write a piece of a response without a length, as h11 would; False if the client is not ready for it."""
+        if (
+            cycle is not self.cycle
+            or not cycle.response_started
+            or cycle.response_complete
+            or self.flow.write_paused
+            or self.transport.is_closing()
+        ):
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        return True
+
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over to the protocol of WebSockets; it counts for the process, not for its address."""
+        """Hand the connection over to the protocol of WebSockets, which counts it from here on."""
         self._head_arrived()
-        self._leave()
+        OpenConnections.remove(self._address)
         super().handle_websocket_upgrade(event)
 
     def _await_head(self) -> None:
@@ -121,11 +181,6 @@ class ProblemProtocol(H11Protocol):
         self._head_timer = None
         if not self.transport.is_closing():
             self.transport.abort()
-
-    def _leave(self) -> None:
-        self._open[self._address] -= 1
-        if self._open[self._address] <= 0:
-            del self._open[self._address]
 
     def send_400_response(self, msg: str) -> None:
         """Answer with a problem and close the connection."""

@@ -149,7 +149,7 @@ async def _run(config: Settings, work: Callable[[Pool], Awaitable[Result]], *, c
         await migrated(config)
     app = _named_app()
     if app is not None and (cells := config.all_cells) is not None:
-        config = config.in_cell(cells.address(await cells.locate(app)))
+        config = config.in_cell(await cells.locate(app))
     async with pool_of(config) as pool:
         if app is not None:
             await require_served(pool, app)

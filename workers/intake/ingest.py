@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from hippocampus.transfer.given_memories import GivenMemories
 from pulse.background import cancel
 from pulse.errors import EventConflictError, InvalidInputError, SessionExistsError
+from pulse.names import check_owner
 from pulse.session_key import SessionKey
-from pulse.session_service import OpenSessionService, check_names
+from pulse.session_service import OpenSessionService
 from workers.intake.records import Given, Item, LeftOut, Rejected, SessionHead, Turn
 
 BATCH_EVENTS_MAX = 200
@@ -161,7 +162,7 @@ class Ingest:
         """Store the memories of a user that are held, one by one if they are refused together."""
         given = self._given.pop(user_id, [])
         try:
-            check_names(self._app_name, user_id, "any")
+            check_owner(self._app_name, user_id)
             await self._memories.give(self._app_name, user_id, [each.memory for each in given])
         except InvalidInputError as error:
             for each in given:

@@ -58,7 +58,7 @@ async def serve(
         roles: what the client may do.
     """
     sessions = OpenSessionService(pool)
-    assembler = ContextAssembler(pool, embedder, language="en")
+    assembler = ContextAssembler(pool, embedder)
     tools = ToolRegistries(pool)
     caller = Caller(
         app_name=app_name,

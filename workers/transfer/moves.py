@@ -148,6 +148,7 @@ async def move(
             differ. The app is served where it was.
         InvalidInputError: there is no such cell.
         DatabaseUnreachableError: a cell does not answer.
+        PoolerError: a cell's address leads through a pooler in transaction mode.
     """
     cells.address(target)
     source = await cells.locate(app_name)
@@ -522,7 +523,7 @@ async def _tables(connection: Connection) -> list[_Table]:
 
 
 async def _connect(cells: Cells, name: str) -> Connection:
-    return await database.connect(cells.address(name), schema=cells.schema)
+    return await database.connect(cells.address(name), schema=cells.schema(name), needs_session=True)
 
 
 def _children_first(tables: Sequence[_Table]) -> list[_Table]:

@@ -4,7 +4,7 @@ import createClient, { type Client } from "openapi-fetch";
 
 import { ConflictError, JobEndedError, problemOf, TimedOutError } from "./errors.js";
 import type { components, paths } from "./schema.js";
-import { RunStream, type StreamOptions } from "./stream.js";
+import { type Connect, RunStream, SessionStream, type StreamOptions } from "./stream.js";
 import { type CallOptions, type Fetch, type RetryOptions, send, sleep } from "./transport.js";
 
 export type Schemas = components["schemas"];
@@ -47,20 +47,27 @@ export interface Added {
   added: number;
 }
 
-/** What a stream needs a ticket for. `sessionId` is null if the caller did not name it. */
+/** What a ticket is needed for. */
 export interface TicketRequest {
   userId: string;
-  runId: string;
+  /** Null for the stream of a session. */
+  runId: string | null;
+  /** Null if the caller did not name it. */
   sessionId: string | null;
+  /** Whether an agent is to be run, or a run to be cancelled. */
+  mayRun: boolean;
 }
 
 export interface HippocampusOptions {
   /** Such as http://127.0.0.1:8000. */
   baseUrl: string;
   app: string;
-  /** A key of `hippocampus keys create`; never in a page. None if the API needs none, or for streams with tickets. */
+  /** A key of `hippocampus keys create`; never in a page. None if the API needs none, or for runs with tickets. */
   key?: string | undefined;
-  /** Return a new ticket, which opens one connection of a stream. A page asks its own backend; see `ticket`. */
+  /**
+   * Return a ticket: a page asks its own backend; see `ticket`. It is used for every connection of a stream, and asked
+   * for again when it has expired.
+   */
   ticket?: ((wanted: TicketRequest) => Promise<string>) | undefined;
   /** Of each attempt of a call, in milliseconds; 30,000 by default. */
   timeoutMs?: number;
@@ -78,10 +85,36 @@ export interface FollowOptions extends StreamOptions {
 export interface RunAgentOptions extends StreamOptions {
   /** The agent's name; the default agent if none is given. */
   agent?: string | undefined;
+  /** Whether the run goes on when its first connection is lost; `continue` by default. */
+  onDisconnect?: "continue" | "cancel" | undefined;
+  /** What becomes of an active run of the session, for an agent that runs alone; `refuse` the new one by default. */
+  activeRun?: "refuse" | "cancel" | undefined;
+  /** `server`: take the session's conversation, whatever messages are sent, and send it first. */
+  history?: "same" | "server" | undefined;
+}
+
+export interface CancelOptions extends CallOptions {
+  /** The run's session: a ticket is for a session. */
+  sessionId?: string | undefined;
+}
+
+export interface TicketOptions extends CallOptions {
+  /** Only this run; by default every run of the session, and the session's own stream. */
+  runId?: string | undefined;
+  /** Whether the page also runs agents in the session, and cancels their runs. Needs the role `append`. */
+  mayRun?: boolean | undefined;
 }
 
 /** The input of a run as AG-UI has it; `runId` is random by default, and the same one again follows the same run. */
 export type RunInput = Pick<Schemas["RunAgentInput"], "threadId" | "messages"> & Partial<Schemas["RunAgentInput"]>;
+
+/** Of a ticket that has expired, or is for something else. */
+const TICKET_REFUSED = 401;
+/** What the connections of one stream name in their queries: a ticket is kept for the next one. */
+interface Access {
+  readonly wanted: TicketRequest;
+  query: Record<string, string> | null;
+}
 
 const REPEATABLE = true;
 const ONCE = false;
@@ -317,36 +350,58 @@ export class Hippocampus {
   }
 
   /** Request the cancellation of a run. A run that has ended is not changed. */
-  cancelRun(user: string, runId: string, options?: CallOptions): Promise<Schemas["RunView"]> {
+  async cancelRun(user: string, runId: string, { sessionId, ...options }: CancelOptions = {}): Promise<Schemas["RunView"]> {
+    const access = await this.#access({ userId: user, runId, sessionId: sessionId ?? null, mayRun: true });
     // The document names only the ticket, which a page has in the owner's place.
-    const params = { path: { run_id: runId }, query: this.#owner(user) as object };
-    return this.#done(this.api.POST("/api/runs/{run_id}/cancel", { params, ...this.#how(REPEATABLE, options) }));
+    const params = { path: { run_id: runId }, query: access as object };
+    return await this.#done(this.api.POST("/api/runs/{run_id}/cancel", { params, ...this.#how(REPEATABLE, options) }));
   }
 
-  /** Issue a ticket, with which a page opens one connection to the streams of a session, or of one run of it. */
-  ticket(user: string, sessionId: string, runId?: string, options?: CallOptions): Promise<Schemas["TicketView"]> {
-    const body = { thread_id: sessionId, run_id: runId ?? null };
+  /**
+   * Issue a ticket, with which a page follows a session, or one run of it, until the ticket expires: over any number of
+   * connections.
+   */
+  ticket(user: string, sessionId: string, { runId, mayRun, ...options }: TicketOptions = {}): Promise<Schemas["TicketView"]> {
+    const body = { thread_id: sessionId, run_id: runId ?? null, may_run: mayRun ?? false };
     const request = { params: { query: this.#owner(user) }, body, ...this.#how(REPEATABLE, options) };
     return this.#done(this.api.POST("/api/tickets", request));
   }
 
   /** Follow a run from its start, or after a cursor. The stream opens when it is iterated. */
   followRun(user: string, runId: string, options: FollowOptions = {}): RunStream {
-    const sessionId = options.sessionId ?? null;
-    return new RunStream(runId, (cursor, signal) => this.#follow(user, runId, sessionId, cursor, signal), options);
+    const wanted = { userId: user, runId, sessionId: options.sessionId ?? null, mayRun: false };
+    return new RunStream(runId, this.#following(`/api/runs/${encodeURIComponent(runId)}/events`, this.#held(wanted)), options);
+  }
+
+  /** Follow a session, from its active run or after a cursor: every run, and every event of none as a run of its own. */
+  followSession(user: string, sessionId: string, options: StreamOptions = {}): SessionStream {
+    const wanted = { userId: user, runId: null, sessionId, mayRun: false };
+    const path = `/api/threads/${encodeURIComponent(sessionId)}/events`;
+    return new SessionStream(sessionId, this.#following(path, this.#held(wanted)), options);
   }
 
   /** Start a run of an agent of the writer, and follow it. A run executes once, however often its start is repeated. */
-  runAgent(user: string, input: RunInput, { agent, ...options }: RunAgentOptions = {}): RunStream {
+  runAgent(
+    user: string,
+    input: RunInput,
+    { agent, onDisconnect, activeRun, history, ...options }: RunAgentOptions = {},
+  ): RunStream {
     const body: Schemas["RunAgentInput"] = { protocolVersion: "1.0", ...input, runId: input.runId ?? randomId() };
+    const wanted = { userId: user, runId: body.runId, sessionId: body.threadId, mayRun: true };
+    const query: Record<string, string> = {
+      ...(onDisconnect && { on_disconnect: onDisconnect }),
+      ...(activeRun && { active_run: activeRun }),
+      ...(history && { history }),
+    };
+    const path = agent === undefined ? "/agui" : `/agui/${encodeURIComponent(agent)}`;
+    const headers = { "Content-Type": "application/json" };
+    const access = this.#held(wanted);
+    const starting = this.#opening(path, access, () => query, { method: "POST", headers, body: JSON.stringify(body) });
+    const following = this.#following(`/api/runs/${encodeURIComponent(body.runId)}/events`, access);
     let isStarted = options.cursor != null;
     const connect = async (cursor: string | null, signal: AbortSignal): Promise<Response> => {
-      if (isStarted) return await this.#follow(user, body.runId, body.threadId, cursor, signal);
-      const path = agent === undefined ? "/agui" : `/agui/${encodeURIComponent(agent)}`;
-      const url = `${this.#baseUrl}${path}?${new URLSearchParams(this.#owner(user))}`;
-      const headers = { ...this.#authorization(), "Content-Type": "application/json", Accept: "text/event-stream" };
-      const start = { method: "POST", headers, body: JSON.stringify(body), signal };
-      const response = await this.#fetch(new Request(url, start));
+      if (isStarted) return await following(cursor, signal);
+      const response = await starting(cursor, signal);
       isStarted = response.ok;
       return response;
     };
@@ -357,24 +412,40 @@ export class Hippocampus {
     return this.#done(this.api.POST(`${USER}/sessions`, { ...this.#user(user), body, ...how }));
   }
 
-  async #follow(
-    userId: string,
-    runId: string,
-    sessionId: string | null,
-    cursor: string | null,
-    signal: AbortSignal,
-  ): Promise<Response> {
-    // Nothing but simple headers with a ticket: a page's request to another origin then needs no preflight.
-    const query = new URLSearchParams(cursor === null ? {} : { offset: cursor });
-    const headers: Record<string, string> = { Accept: "text/event-stream" };
-    if (this.#ticket) {
-      query.set("ticket", await this.#ticket({ userId, runId, sessionId }));
-    } else {
-      for (const [name, value] of Object.entries(this.#owner(userId))) query.set(name, value);
-      Object.assign(headers, this.#authorization());
-    }
-    const url = `${this.#baseUrl}/api/runs/${encodeURIComponent(runId)}/events?${query}`;
-    return await this.#fetch(new Request(url, { headers, signal, cache: "no-store" }));
+  /** How to follow what a path names, after a cursor. */
+  #following(path: string, access: Access): Connect {
+    return this.#opening(path, access, (cursor): Record<string, string> => (cursor === null ? {} : { offset: cursor }), {});
+  }
+
+  /** How to open a stream: with the key, or with one ticket until it is refused. */
+  #opening(
+    path: string,
+    access: Access,
+    query: (cursor: string | null) => Record<string, string>,
+    { headers, ...how }: RequestInit,
+  ): Connect {
+    return async (cursor, signal) => {
+      for (;;) {
+        const isNew = access.query === null;
+        access.query ??= await this.#access(access.wanted);
+        const url = `${this.#baseUrl}${path}?${new URLSearchParams({ ...query(cursor), ...access.query })}`;
+        // Nothing but simple headers with a ticket: a page that follows a stream of another origin needs no preflight.
+        const sent = { Accept: "text/event-stream", ...headers, ...(this.#ticket ? {} : this.#authorization()) };
+        const response = await this.#fetch(new Request(url, { ...how, headers: sent, signal, cache: "no-store" }));
+        if (!this.#ticket || isNew || response.status !== TICKET_REFUSED) return response;
+        await response.body?.cancel();
+        access.query = null;
+      }
+    };
+  }
+
+  #held(wanted: TicketRequest): Access {
+    return { wanted, query: null };
+  }
+
+  /** What a request of runs names in its query: the owner, or a ticket of theirs. */
+  async #access(wanted: TicketRequest): Promise<Record<string, string>> {
+    return this.#ticket ? { ticket: await this.#ticket(wanted) } : this.#owner(wanted.userId);
   }
 
   #authorization(): Record<string, string> {

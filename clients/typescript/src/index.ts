@@ -1,6 +1,7 @@
 export {
   type Added,
   type AskOptions,
+  type CancelOptions,
   type ContextOptions,
   type FactFilter,
   type FollowOptions,
@@ -15,6 +16,7 @@ export {
   type RunInput,
   type Schemas,
   type SearchOptions,
+  type TicketOptions,
   type TicketRequest,
 } from "./client.js";
 export {
@@ -30,5 +32,5 @@ export {
   UnavailableError,
 } from "./errors.js";
 export type { components, paths } from "./schema.js";
-export { type AgUiEvent, RunStream, type StreamOptions } from "./stream.js";
+export { type AgUiEvent, EventStream, RunStream, SessionStream, type StreamOptions } from "./stream.js";
 export type { CallOptions, Fetch, RetryOptions } from "./transport.js";

@@ -1,4 +1,4 @@
-// Follows a run over SSE. Each frame has an id; after a cut, a new connection continues after the last one.
+// Follows a run or a session over SSE. Each frame has an id; after a cut, a new connection continues after the last one.
 
 import type { Event, EventType } from "@ag-ui/core";
 import { createParser } from "eventsource-parser";
@@ -13,9 +13,9 @@ type OfType<E> = E extends { type: infer T extends EventType } ? Omit<E, "type">
 export type AgUiEvent = OfType<Event>;
 
 export interface StreamOptions {
-  /** Ends the stream: the iteration throws the signal's reason. The run goes on. */
+  /** Ends the stream: the iteration throws the signal's reason. A run goes on. */
   signal?: AbortSignal | undefined;
-  /** Continue after the event with this id (`RunStream.cursor`); from the start of the run by default. */
+  /** Continue after the event with this id (`cursor` of a stream); by default from the start of the run, or of the active one. */
   cursor?: string | null | undefined;
   /** Reconnect after this time without a byte; the API sends a heartbeat every 30 seconds unless set otherwise. */
   idleMs?: number | undefined;
@@ -26,29 +26,36 @@ export interface StreamOptions {
 /** Open a connection that continues after a cursor. */
 export type Connect = (cursor: string | null, signal: AbortSignal) => Promise<Response>;
 
+/** The pause before the first reconnection, unless the stream named one. */
 const FIRST_PAUSE_MS = 500;
+/** A connection that stood so long was none that failed. */
+const LASTING_MS = 30_000;
 
 /**
- * The events of a run, each once, to its end (RUN_FINISHED or RUN_ERROR), over as many connections as it takes.
+ * Events, each once, over as many connections as it takes.
  *
- * `for await` throws a ProblemError where reconnecting does not help (the run does not exist, the key is wrong), and a
+ * `for await` throws a ProblemError where reconnecting does not help (there is no such run, the key is wrong), and a
  * ConnectionFailedError after too many failed connections. Leaving the loop closes the connection; another loop over the
  * same stream continues after the last event.
  */
-export class RunStream implements AsyncIterable<AgUiEvent> {
-  readonly runId: string;
+export class EventStream implements AsyncIterable<AgUiEvent> {
+  readonly #name: string;
   readonly #connect: Connect;
+  readonly #isLast: (event: AgUiEvent) => boolean;
   readonly #options: StreamOptions;
   #cursor: string | null;
+  #pauseMs = FIRST_PAUSE_MS;
 
-  constructor(runId: string, connect: Connect, options: StreamOptions = {}) {
-    this.runId = runId;
+  /** @param isLast Whether nothing follows an event. */
+  constructor(name: string, connect: Connect, isLast: (event: AgUiEvent) => boolean, options: StreamOptions = {}) {
+    this.#name = name;
     this.#connect = connect;
+    this.#isLast = isLast;
     this.#options = options;
     this.#cursor = options.cursor ?? null;
   }
 
-  /** The id of the event that was received last, from which any later stream of this run continues. */
+  /** The id of the event that was received last, from which any later stream of the same continues. */
   get cursor(): string | null {
     return this.#cursor;
   }
@@ -56,12 +63,13 @@ export class RunStream implements AsyncIterable<AgUiEvent> {
   async *[Symbol.asyncIterator](): AsyncGenerator<AgUiEvent, void, undefined> {
     const { signal, idleMs = 75_000, reconnects = 10 } = this.#options;
     for (let failures = 0; ; ) {
-      const connection = new Connection(idleMs, signal);
+      const connection = new Connection(idleMs, signal, (ms) => (this.#pauseMs = ms));
+      const opened = performance.now();
       let response: Response | null = null;
       let cause: unknown = null;
       try {
         response = await this.#connect(this.#cursor, connection.signal);
-        // The client has the last event of the run.
+        // The client has the last event.
         if (response.status === 204) return;
         if (response.ok) {
           for await (const frame of connection.frames(response)) {
@@ -69,7 +77,7 @@ export class RunStream implements AsyncIterable<AgUiEvent> {
             this.#cursor = frame.id ?? this.#cursor;
             failures = 0;
             yield event;
-            if (event.type === "RUN_FINISHED" || event.type === "RUN_ERROR") return;
+            if (this.#isLast(event)) return;
           }
         } else {
           const problem = await problemOf(response);
@@ -83,13 +91,34 @@ export class RunStream implements AsyncIterable<AgUiEvent> {
       } finally {
         connection.close();
       }
+      if (performance.now() - opened > LASTING_MS) failures = 0;
       failures += 1;
       if (failures > reconnects) {
-        const what = `the stream of run ${this.runId} was interrupted, and ${reconnects} connections failed`;
+        const what = `the stream of ${this.#name} was interrupted, and ${reconnects} connections failed`;
         throw new ConnectionFailedError(what, { cause });
       }
-      await sleep(pauseMs(failures, FIRST_PAUSE_MS, response), signal);
+      await sleep(pauseMs(failures, this.#pauseMs, response), signal);
     }
+  }
+}
+
+/** The events of a run to its end: RUN_FINISHED or RUN_ERROR. */
+export class RunStream extends EventStream {
+  readonly runId: string;
+
+  constructor(runId: string, connect: Connect, options: StreamOptions = {}) {
+    super(`run ${runId}`, connect, ({ type }) => type === "RUN_FINISHED" || type === "RUN_ERROR", options);
+    this.runId = runId;
+  }
+}
+
+/** The events of a session, run after run. It does not end by itself: leave the loop, or give a signal. */
+export class SessionStream extends EventStream {
+  readonly sessionId: string;
+
+  constructor(sessionId: string, connect: Connect, options: StreamOptions = {}) {
+    super(`session ${sessionId}`, connect, () => false, options);
+    this.sessionId = sessionId;
   }
 }
 
@@ -103,9 +132,12 @@ class Connection {
   readonly signal: AbortSignal;
   readonly #controller = new AbortController();
   readonly #idleMs: number;
+  readonly #onRetry: (ms: number) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(idleMs: number, signal: AbortSignal | undefined) {
+  /** @param onRetry Called with the time after which the stream asks its client to reconnect. */
+  constructor(idleMs: number, signal: AbortSignal | undefined, onRetry: (ms: number) => void) {
+    this.#onRetry = onRetry;
     this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
     this.#idleMs = idleMs;
     this.#restart();
@@ -113,7 +145,10 @@ class Connection {
 
   async *frames(response: Response): AsyncGenerator<Frame> {
     let received: Frame[] = [];
-    const parser = createParser({ onEvent: ({ id, data }) => void received.push({ id, data }) });
+    const parser = createParser({
+      onEvent: ({ id, data }) => void received.push({ id, data }),
+      onRetry: this.#onRetry,
+    });
     const decoder = new TextDecoder();
     const reader = response.body?.getReader();
     for (;;) {

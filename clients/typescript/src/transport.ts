@@ -77,7 +77,8 @@ async function attemptOnce(
 
 /** Return the pause before the next attempt: that of Retry-After, and a random addition so that clients spread. */
 export function pauseMs(attempt: number, firstMs: number, response: Response | null): number {
-  return (retryAfterMs(response) ?? Math.min(firstMs * 2 ** (attempt - 1), 8000)) * (1 + Math.random() / 4);
+  const growing = Math.max(firstMs, Math.min(firstMs * 2 ** (attempt - 1), 8000));
+  return (retryAfterMs(response) ?? growing) * (1 + Math.random() / 4);
 }
 
 function retryAfterMs(response: Response | null): number | null {

@@ -10,6 +10,7 @@ import {
   type AgUiEvent,
   ConflictError,
   ConnectionFailedError,
+  type EventStream,
   Hippocampus,
   InvalidRequestError,
   JobEndedError,
@@ -103,7 +104,7 @@ async function seen(work: () => Promise<unknown>): Promise<Passed[]> {
   return proxy.requests;
 }
 
-async function read(stream: RunStream): Promise<AgUiEvent[]> {
+async function read(stream: EventStream): Promise<AgUiEvent[]> {
   const events: AgUiEvent[] = [];
   for await (const event of stream) events.push(event);
   return events;
@@ -281,35 +282,124 @@ test("a loop that is left continues after its last event, and a silent connectio
   assert.deepEqual(shown(all), shown(await read(client.followRun("gus", stream.runId))));
 });
 
-test("a page follows with tickets, a new one for each connection, and without the key", async () => {
+/** A page without a key, and the tickets that its backend issued. */
+function pageOf(): { page: Hippocampus; tickets: string[] } {
+  const tickets: string[] = [];
+  const page = new Hippocampus({
+    baseUrl,
+    app: "shop",
+    ticket: async ({ userId, sessionId, runId, mayRun }) => {
+      assert(sessionId);
+      const { ticket } = await client.ticket(userId, sessionId, { ...(runId === null ? {} : { runId }), mayRun });
+      tickets.push(ticket);
+      return ticket;
+    },
+  });
+  return { page, tickets };
+}
+
+/** A request that passes. */
+const PASS: Fault = { cutAfter: Infinity };
+
+test("a page follows with one ticket over its connections, with a new one when it is refused, and without the key", async () => {
   const stream = client.runAgent("hal", {
     threadId: "t3",
     runId: "r3",
     messages: [{ id: "u1", role: "user", content: "hello" }],
   }, { agent: "echo" });
   const whole = await read(stream);
-  const tickets = new Set<string>();
-  const page = new Hippocampus({
-    baseUrl,
-    app: "shop",
-    ticket: async ({ userId, sessionId, runId }) => {
-      assert(sessionId);
-      const { ticket } = await client.ticket(userId, sessionId, runId);
-      tickets.add(ticket);
-      return ticket;
-    },
-  });
-  // The ticket's own request passes first.
-  const pass = { cutAfter: Infinity };
-  proxy.faults.push(pass, { cutAfter: 600 });
+  const { page, tickets } = pageOf();
+  // The ticket's own request passes first. The third connection is refused, as if the ticket had expired meanwhile.
+  proxy.faults.push(PASS, { cutAfter: 600 }, { cutAfter: 100 }, { status: 401 });
   const requests = await seen(async () => {
     const followed = await read(page.followRun("hal", "r3", { sessionId: "t3" }));
     assert.equal(followed.at(-1)?.type, "RUN_FINISHED");
     assert.deepEqual(shown(followed), shown(whole));
   });
-  assert.equal(tickets.size, 2);
   const streams = requests.filter(({ method }) => method === "GET");
-  assert.deepEqual(streams.map(({ headers }) => headers.authorization), [undefined, undefined]);
+  assert.equal(new Set(tickets).size, 2);
+  const [first, second] = tickets;
+  assert.deepEqual(streams.map(({ url }) => url.searchParams.get("ticket")), [first, first, first, second]);
+  assert(streams.every(({ headers }) => headers.authorization === undefined));
+  const wrong = new Hippocampus({ baseUrl, app: "shop", ticket: () => Promise.resolve("no ticket") });
+  const refused = await seen(() => assert.rejects(read(wrong.followRun("hal", "r3")), KeyRefusedError));
+  assert.equal(refused.length, 1);
+});
+
+test("a page runs an agent, follows the run and cancels it, with tickets alone", async () => {
+  const { page, tickets } = pageOf();
+  await client.createSession("jon", { session_id: "t5" });
+  const input = { threadId: "t5", runId: "r5", messages: [{ id: "u1", role: "user" as const, content: "wait" }] };
+  proxy.faults.push(PASS, { cutAfter: 900 });
+  const stream = page.runAgent("jon", input, { agent: "wait" });
+  const requests = await seen(async () => {
+    let said = 0;
+    let isCancelled = false;
+    for await (const event of stream) {
+      if (event.type === "TEXT_MESSAGE_CONTENT") said += event.delta.length;
+      if (said === 0 || isCancelled) continue;
+      isCancelled = true;
+      await page.cancelRun("jon", "r5", { sessionId: "t5" });
+    }
+  });
+  assert.equal((await client.run("jon", "r5")).status, "cancelled");
+  // One for the run and its stream, one for the cancellation.
+  assert.equal(tickets.length, 2);
+  const own = requests.filter(({ url }) => url.pathname !== "/api/tickets");
+  assert(own.every(({ headers, url }) => headers.authorization === undefined && url.searchParams.get("ticket")));
+  const readOnly = await client.ticket("jon", "t5");
+  const reader = new Hippocampus({ baseUrl, app: "shop", ticket: () => Promise.resolve(readOnly.ticket) });
+  await assert.rejects(read(reader.runAgent("jon", { ...input, runId: "r6" }, { agent: "wait" })), KeyRefusedError);
+});
+
+test("a run is started with what its client chooses", async () => {
+  const said = { id: "u1", role: "user" as const, content: "wait" };
+  const stream = client.runAgent("kim", { threadId: "t6", messages: [said] }, { agent: "wait", onDisconnect: "cancel" });
+  for await (const event of stream) if (event.type === "TEXT_MESSAGE_CONTENT") break;
+  const last = (await read(client.followRun("kim", stream.runId, { cursor: stream.cursor }))).at(-1);
+  assert(last?.type === "RUN_FINISHED");
+  assert.equal(last.outcome?.type, "cancelled");
+  // Without its turns the conversation would be refused.
+  const next = { threadId: "t6", messages: [{ ...said, id: "u2", content: "hello" }] };
+  const options = { agent: "echo", history: "server", activeRun: "cancel" } as const;
+  const [start] = await seen(async () => assert.equal((await read(client.runAgent("kim", next, options))).at(-1)?.type, "RUN_FINISHED"));
+  assert.equal(start?.url.search, "?active_run=cancel&history=server&app_name=shop&user_id=kim");
+});
+
+test("a session is followed over its runs and over cuts, and comes back when the stream asks for it", async () => {
+  await client.createSession("lea", { session_id: "t7" });
+  const { page, tickets } = pageOf();
+  const run = (runId: string): Promise<AgUiEvent[]> => {
+    const messages = [{ id: `u-${runId}`, role: "user" as const, content: "hello" }];
+    return read(client.runAgent("lea", { threadId: "t7", runId, messages }, { agent: "echo", history: "server" }));
+  };
+  proxy.faults.push(PASS, { cutAfter: 400 });
+  const stream = page.followSession("lea", "t7");
+  const ended: string[] = [];
+  const requests = await seen(async () => {
+    // The stream begins with the first run that is active, or that comes.
+    const following = (async () => {
+      for await (const event of stream) {
+        if (event.type !== "RUN_FINISHED") continue;
+        ended.push(event.runId);
+        if (ended.length === 2) break;
+      }
+    })();
+    while (!proxy.requests.some(({ url }) => url.pathname.startsWith("/api/threads/"))) await new Promise(setImmediate);
+    await run("r7");
+    await run("r8");
+    await following;
+  });
+  assert.deepEqual(ended, ["r7", "r8"]);
+  assert.equal(tickets.length, 1);
+  const streams = requests.filter(({ url }) => url.pathname === "/api/threads/t7/events");
+  assert.equal(streams.length, 2);
+  // `retry:` of the stream is at least a second; without it the pause would be half of one.
+  const [first, second] = streams;
+  assert((second?.at ?? 0) - (first?.at ?? 0) >= 1000);
+  const later = page.followSession("lea", "t7", { cursor: stream.cursor, signal: AbortSignal.timeout(500) });
+  await assert.rejects(read(later), { name: "TimeoutError" });
+  await assert.rejects(read(client.followSession("lea", "none")), NotFoundError);
 });
 
 test("a stream ends by its signal, and the run goes on until it is cancelled", async () => {

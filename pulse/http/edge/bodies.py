@@ -43,6 +43,11 @@ class Admission:
         self._wait_seconds = wait_seconds
         self._work_seconds = work_seconds
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for a slot."""
+        return self._waiting
+
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Wait for a slot, first come, first served, and hold it.

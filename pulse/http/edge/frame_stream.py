@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 
 import structlog
@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from pulse.agui.frames import Frame
 from pulse.database import FAULTS
 from pulse.errors import PulseError
+from pulse.streams.frame_queue import SendAtOnce
 from pulse.streams.run_hub import Cut, StreamCutError, farewell
 
 #: When a client may reconnect; the shorter one where another process is there to take it.
@@ -66,6 +67,30 @@ class FrameStream(StreamingResponse):
         await send_chunk({"type": "http.response.body", "body": b"", "more_body": False})
 
 
+def sender_of(scope: Scope, *, legacy: bool) -> SendAtOnce | None:
+    """Return what writes frames to the connection of a request, if its server can; the last ones take the long way.
+
+    To wake the request's task, and to pass frames through its generators, costs more than the write itself.
+    """
+    write: Callable[[bytes], bool] | None = scope.get("state", {}).get("server_write")
+    if write is None:
+        return None
+
+    def send(frames: Sequence[Frame]) -> bool:
+        for frame in frames:
+            if frame.is_terminal or frame.history_until is not None:
+                return False
+        return write(_encoded(frames, legacy=legacy))
+
+    return send
+
+
+def _encoded(frames: Sequence[Frame], *, legacy: bool) -> bytes:
+    if len(frames) == 1:
+        return frames[0].sse(legacy=legacy)
+    return b"".join([frame.sse(legacy=legacy) for frame in frames])
+
+
 def notice(text: str, retry_ms: tuple[int, int] = RETRY_MS) -> bytes:
     """Return a comment with the time after which to reconnect."""
     return b": %s\nretry: %d\n\n" % (text.encode(), random.randint(*retry_ms))  # noqa: S311 - to spread load
@@ -90,10 +115,8 @@ async def sse_of(
     try:
         async with aclosing(batches) as frames_in_time:  # type: ignore[type-var]  # they are generators
             async for frames in frames_in_time:
-                if len(frames) == 1:
-                    yield frames[0].sse(legacy=legacy)
-                elif frames:
-                    yield b"".join([frame.sse(legacy=legacy) for frame in frames])
+                if frames:
+                    yield _encoded(frames, legacy=legacy)
                 else:
                     yield custom_frame(name, "heartbeat") if custom else HEARTBEAT
     except StreamCutError as error:

@@ -16,7 +16,7 @@ from pulse.database import FAULTS
 from pulse.errors import PulseError, RunNotFoundError
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.frame_stream import FrameStream, sse_of
+from pulse.http.edge.frame_stream import FrameStream, sender_of, sse_of
 from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import check_role, grant_of, require
@@ -114,7 +114,8 @@ async def stream(
         return Response(status_code=204)
     streams = service_of(request, RunStreams)
     release = AsyncExitStack()
-    follower = await release.enter_async_context(streams.follow(run, cursor, **options))
+    at_once = sender_of(request.scope, legacy=legacy)
+    follower = await release.enter_async_context(streams.follow(run, cursor, send_at_once=at_once, **options))
     batches = follower.batches(service_of(request, StreamSettings).heartbeat_seconds)
     chunks = sse_of(batches, run.run_id, legacy=legacy, custom=custom)
     if on_disconnect is not None:

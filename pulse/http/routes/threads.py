@@ -14,7 +14,7 @@ from starlette.responses import Response
 from pulse.events import Session
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
-from pulse.http.edge.frame_stream import FrameStream, sse_of
+from pulse.http.edge.frame_stream import FrameStream, sender_of, sse_of
 from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import require
@@ -90,7 +90,8 @@ async def follow_session(
     if cursor.within is not None:
         await threads.check(session, cursor)
     seconds = service_of(request, StreamSettings).heartbeat_seconds
-    batches = threads.follow(session, cursor, heartbeat_seconds=seconds)
+    at_once = sender_of(request.scope, legacy=legacy)
+    batches = threads.follow(session, cursor, heartbeat_seconds=seconds, send_at_once=at_once)
     chunks = sse_of(batches, session_id, legacy=legacy, custom=frames == "custom")
     return streamed(request, chunks, AsyncExitStack())
 

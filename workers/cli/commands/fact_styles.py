@@ -9,7 +9,7 @@ import click
 from hippocampus.facts.keys import FactStyle
 from hippocampus.facts.ledger import FactLedger, KeyStyle
 from hippocampus.records import FactType
-from hippocampus.retention.policies import EVERY_APP
+from pulse.names import EVERY_APP
 from workers.cli import databases, output
 from workers.cli.options import json_option
 from workers.cli.paging import Paged, PageOptions, page_options

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from hippocampus.transfer.given_memories import GivenMemories
-from pulse.session_service import OpenSessionService, check_names
+from pulse.names import check_owner
+from pulse.session_service import OpenSessionService
 from workers.cli import databases, exit_codes, output, progress
 from workers.cli.options import bundled, json_option
 from workers.failures import DATABASE_FAULTS
@@ -122,7 +123,7 @@ def command(
     if rejects_path is not None and not rejects_path.parent.is_dir():
         raise click.BadParameter(f"there is no folder {rejects_path.parent}.", param_hint="--rejects")
     # Once here, instead of for each record.
-    check_names(app, how.user or "anybody", "any")
+    check_owner(app, how.user or "anybody")
     request = _Request(files.find(paths), app, how, finalize, as_json)
     first = request.inputs[0].name.replace("/", "-")
     report = _Report()

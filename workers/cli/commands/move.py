@@ -32,7 +32,7 @@ def command(app: str, cell: str, keep_seconds: float, as_json: bool) -> None:
     that does not exist yet is placed: it begins in that cell.
     """
     config = settings.load()
-    cells = config.all_cells
+    cells = config.all_direct_cells
     if cells is None:
         raise SettingsError(
             "DATABASE_URL and HIPPOCAMPUS_CELLS name the cells of a move: set both, such as"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from hippocampus.retention import policies
-from hippocampus.retention.policies import EVERY_APP, PRESETS, AppPolicy
+from hippocampus.retention.policies import PRESETS, AppPolicy
 from pulse.errors import InvalidInputError
+from pulse.names import EVERY_APP
 from workers.cli import databases, output, rows
 from workers.cli.groups import Listing
 from workers.cli.options import json_option
