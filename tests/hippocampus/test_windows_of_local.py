@@ -151,7 +151,9 @@ async def test_what_a_change_says_of_both_values_is_not_marked(conn: asyncpg.Con
         ("Живёт в Порту", "Я живу в Порту", "живёт в Порту", "живёт в Лиссабоне", True),
         ("", "", "", "", False),
     ):
-        found = await conn.fetchval("SELECT states_value($1, search_document($1), $2, $3, $4)", content, turn, said, holds)
+        found = await conn.fetchval(
+            "SELECT states_value($1, search_document($1), $2, $3, $4)", content, turn, said, holds
+        )
         assert found is expected, content
 
 
