@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 
 import asyncpg
 import pytest
@@ -65,7 +65,7 @@ async def _memory(pool: asyncpg.Pool, app: str, user: str) -> None:
 
 async def _turns(pool: asyncpg.Pool, app: str, user: str) -> None:
     await GivenMemories(pool).remember_turns(
-        app, user, "s", [Event(author="user", content={"text": "Turin"}, timestamp=datetime.now(UTC))]
+        app, user, "s", [Event(author="user", content={"text": "Turin"}, timestamp=time.time())]
     )
 
 
