@@ -25,6 +25,10 @@ class Audience(enum.Enum):
     CURRENT = enum.auto()  # that have the state before
 
 
+#: A larger frame is put together again for each client: a second copy of it would be kept as long as the first.
+_KEPT_BYTES_MAX = 16_384
+
+
 @dataclass(slots=True, eq=False)
 class Frame:
     """One event on the wire.
@@ -62,7 +66,9 @@ class Frame:
         found = self._sse.get(legacy)
         if found is None:
             data = self._data(legacy)
-            found = self._sse[legacy] = b"id: %s\n%s" % (self.id.encode(), data) if self.id else data
+            found = b"id: %s\n%s" % (self.id.encode(), data) if self.id else data
+            if len(found) <= _KEPT_BYTES_MAX:
+                self._sse[legacy] = found
         return found
 
     def _data(self, legacy: bool) -> bytes:

@@ -22,6 +22,8 @@ from pulse.errors import PulseError
 from pulse.streams.frame_queue import SendAtOnce
 from pulse.streams.run_hub import Cut, StreamCutError, farewell
 
+#: More is queued, as the frames that all clients share: a write is a copy for each.
+AT_ONCE_BYTES_MAX = 16_384
 #: When a client may reconnect; the shorter one where another process is there to take it.
 RETRY_MS = (1000, 3000)
 MOVE_RETRY_MS = (100, 1000)
@@ -77,8 +79,10 @@ def sender_of(scope: Scope, *, legacy: bool) -> SendAtOnce | None:
         return None
 
     def send(frames: Sequence[Frame]) -> bool:
+        size = 0
         for frame in frames:
-            if frame.is_terminal or frame.history_until is not None:
+            size += frame.size
+            if frame.is_terminal or frame.history_until is not None or size > AT_ONCE_BYTES_MAX:
                 return False
         return write(_encoded(frames, legacy=legacy))
 
