@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 
 import asyncpg
 import pytest
@@ -65,7 +64,7 @@ async def _memory(pool: asyncpg.Pool, app: str, user: str) -> None:
 
 async def _turns(pool: asyncpg.Pool, app: str, user: str) -> None:
     await GivenMemories(pool).remember_turns(
-        app, user, "s", [Event(author="user", content={"text": "Turin"}, timestamp=datetime.now(UTC))]
+        app, user, "s", [Event(author="user", content={"text": "Turin"}, timestamp=1_700_000_000.0)]
     )
 
 
