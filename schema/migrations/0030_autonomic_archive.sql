@@ -1,8 +1,14 @@
 -- The record of the autonomic layer by month, so that old months move to an archive whole: nothing in it is deleted.
 
--- Their files, which are applied again after the migrations, make them on the new table.
-DROP VIEW IF EXISTS pulse_agent_stats, pulse_pending_tasks, pulse_tasks, pulse_task_events;
-DROP FUNCTION IF EXISTS open_effect(bigint);
+-- Their files, which are applied again after the migrations, make them on the new table. Only those of this schema: a
+-- new one has none, and another installation's may be on the search path.
+DO $$
+BEGIN
+    EXECUTE format('DROP VIEW IF EXISTS %1$I.pulse_agent_stats, %1$I.pulse_pending_tasks, %1$I.pulse_tasks,
+                                        %1$I.pulse_task_events', current_schema());
+    EXECUTE format('DROP FUNCTION IF EXISTS %I.open_effect(bigint)', current_schema());
+END
+$$;
 
 ALTER TABLE pulse_events RENAME TO pulse_events_whole;
 ALTER TABLE pulse_events_whole RENAME CONSTRAINT pulse_events_pkey TO pulse_events_whole_pkey;

@@ -71,5 +71,5 @@ def test_an_unknown_id_is_an_error(cli: Run) -> None:
 
 def test_nothing_is_remembered_for_a_blank_user_or_the_app_of_all(cli: Run) -> None:
     for app, user, reason in (("shop", "  ", "user_id is blank"), ("*", "ann", "stands for the policy of all apps")):
-        code, _, err = cli("memories", "remember", "Ann lives in Turin.", "--app", app, "--user", user)
+        code, _, err = cli("memory", "remember", "Ann lives in Turin.", "--app", app, "--user", user)
         assert (code, reason in err) == (1, True), err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import asyncpg
@@ -65,7 +64,7 @@ async def _memory(pool: asyncpg.Pool, app: str, user: str) -> None:
 
 async def _turns(pool: asyncpg.Pool, app: str, user: str) -> None:
     await GivenMemories(pool).remember_turns(
-        app, user, "s", [Event(author="user", content={"text": "Turin"}, timestamp=time.time())]
+        app, user, "s", [Event(author="user", content={"text": "Turin"}, timestamp=1_700_000_000.0)]
     )
 
 
