@@ -433,7 +433,7 @@ $$;
 --   near          the nearest chunks by their vectors
 --   similarities  of these
 --   seen          for each term, in how many chunks it occurs: counted where it is rare, else estimated
---   lowest        the least similarity among 300 chunks of the sample
+--   lowest        the least similarity, estimated from 300 chunks of the sample: of more, it is further from the mean
 --
 -- The sample is of up to 400 documents, chosen by the hashes of their addresses, and of each as many chunks as is its
 -- share of 1,000, chosen by the hashes of their texts: it does not depend on where rows are stored. p_current: superseded
@@ -521,11 +521,14 @@ BEGIN
         INTO near, similarities, places
         FROM nearest_chunks(p_corpora, p_documents, p_embedding, p_embedding_model, greatest(200, 2 * p_limit),
                             p_current) AS n;
-        SELECT min(nullif(-(v.embedding <#> l2_normalize(p_embedding)::halfvec), 'NaN')) INTO lowest
-        FROM (SELECT u.id FROM unnest(v_sample) WITH ORDINALITY AS u (id, place)
-              WHERE u.place % greatest(cardinality(v_sample) / 300, 1) = 0 LIMIT 300) AS s
-        JOIN knowledge_vectors AS v ON v.id = s.id AND v.model = p_embedding_model
-            AND vector_dims(v.embedding) = vector_dims(p_embedding);
+        SELECT avg(x.similarity) - (avg(x.similarity) - min(x.similarity))
+               * greatest(sqrt(ln(greatest(p_total, 2)) / ln(greatest(count(x.similarity), 2))), 1) INTO lowest
+        FROM (
+            SELECT nullif(-(v.embedding <#> l2_normalize(p_embedding)::halfvec), 'NaN') AS similarity
+            FROM (SELECT u.id FROM unnest(v_sample) WITH ORDINALITY AS u (id, place)
+                  WHERE u.place % greatest(cardinality(v_sample) / 300, 1) = 0 LIMIT 300) AS s
+            JOIN knowledge_vectors AS v ON v.id = s.id AND v.model = p_embedding_model
+                AND vector_dims(v.embedding) = vector_dims(p_embedding)) AS x;
     END IF;
     places := coalesce(places, '{}');
 END
