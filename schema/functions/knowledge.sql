@@ -380,45 +380,44 @@ BEGIN
 END
 $$;
 
--- The chunks of corpora whose vectors are nearest; see `nearest_memories`. p_documents: only theirs; p_current: none that is
--- superseded.
+-- The chunks of corpora whose vectors are nearest, with where their rows are, which holds for the statement's snapshot; see
+-- `nearest_memories`. p_documents: only theirs; p_current: none that is superseded.
 CREATE OR REPLACE FUNCTION nearest_chunks(
     p_corpora uuid[], p_documents uuid[], p_embedding vector, p_embedding_model text, p_limit integer,
     p_current boolean)
-RETURNS TABLE (id uuid)
+RETURNS TABLE (id uuid, place tid, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET hnsw.iterative_scan = 'relaxed_order' SET hnsw.ef_search = 100 SET hnsw.max_scan_tuples = 40000
 SET plan_cache_mode = force_custom_plan SET jit = off SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_query  halfvec := l2_normalize(p_embedding)::halfvec;
-    v_size   integer := vector_dims(p_embedding);
-    v_narrow text := concat_ws(' AND ', CASE WHEN p_documents IS NOT NULL OR p_current
-                                         THEN 'JOIN knowledge_base AS b ON b.id = v.id' END,
-                             CASE WHEN p_documents IS NOT NULL THEN 'b.document_id = ANY ($4)' END,
-                             CASE WHEN p_current THEN 'b.upto_version IS NULL' END);
-    v_ids    uuid[];
+    v_query        halfvec := l2_normalize(p_embedding)::halfvec;
+    v_size         integer := vector_dims(p_embedding);
+    v_narrow       text := concat(CASE WHEN p_documents IS NOT NULL THEN ' AND b.document_id = ANY ($4)' END,
+                                  CASE WHEN p_current THEN ' AND b.upto_version IS NULL' END);
+    v_ids          uuid[];
+    v_places       tid[];
+    v_similarities double precision[];
 BEGIN
     PERFORM set_config('hnsw.ef_search', least(greatest(p_limit, 100), 1000)::text, true);
     EXECUTE format($f$
-        SELECT array_agg(n.id) FROM (
-            SELECT v.id FROM knowledge_vectors AS v %3$s
+        SELECT array_agg(n.id), array_agg(n.place), array_agg(nullif(-n.distance, 'NaN')) FROM (
+            SELECT v.id, b.ctid AS place, v.embedding::halfvec(%1$s) <#> $2 AS distance
+            FROM knowledge_vectors AS v JOIN knowledge_base AS b ON b.id = v.id %3$s
             WHERE v.model = %2$L AND vector_dims(v.embedding) = %1$s AND v.corpus_id = ANY ($1)
             ORDER BY v.embedding::halfvec(%1$s) <#> $2 LIMIT $3) AS n$f$, v_size, p_embedding_model, v_narrow)
-    INTO v_ids USING p_corpora, v_query, p_limit, p_documents;
+    INTO v_ids, v_places, v_similarities USING p_corpora, v_query, p_limit, p_documents;
     IF cardinality(v_ids) = p_limit THEN
-        RETURN QUERY SELECT * FROM unnest(v_ids);
+        RETURN QUERY SELECT * FROM unnest(v_ids, v_places, v_similarities);
         RETURN;
     END IF;
     RETURN QUERY
-        SELECT n.id FROM (
-            SELECT v.id, v.embedding <#> v_query AS distance FROM knowledge_vectors AS v
+        SELECT n.id, n.place, -n.distance FROM (
+            SELECT v.id, b.ctid AS place, v.embedding <#> v_query AS distance
+            FROM knowledge_vectors AS v JOIN knowledge_base AS b ON b.id = v.id
             WHERE v.model = p_embedding_model AND vector_dims(v.embedding) = v_size AND v.corpus_id = ANY (p_corpora)
-              AND (p_documents IS NULL AND NOT p_current OR EXISTS (
-                  SELECT FROM knowledge_base AS b
-                  WHERE b.id = v.id AND (p_documents IS NULL OR b.document_id = ANY (p_documents))
-                    AND (NOT p_current OR b.upto_version IS NULL)))
+              AND (p_documents IS NULL OR b.document_id = ANY (p_documents)) AND (NOT p_current OR b.upto_version IS NULL)
             OFFSET 0) AS n
         WHERE n.distance < 'NaN' ORDER BY n.distance LIMIT p_limit;
 END
@@ -426,21 +425,23 @@ $$;
 
 -- What of large corpora is worth scoring.
 --
---   words   matches the chunks that are scored for their words, all of them: those with any of the rarest terms
---   ids     chunks that are scored besides: the nearest; and, where even the rarest term is in more than 2,000, in place
---           of `words` those in which it is most frequent, of up to 16,000; beyond that, of those with several terms;
---           where these are too many as well, the chunks of the sample
---   near    the nearest chunks by their vectors
---   seen    for each term, in how many chunks it occurs: counted where it is rare, else estimated
---   lowest  the least similarity among 300 chunks of the sample
+--   words         matches the chunks that are scored for their words, all of them: those with any of the rarest terms
+--   places        chunks that are scored besides, by where their rows are, which holds for the statement's snapshot: the
+--                 nearest; and, where even the rarest term is in more than 2,000, in place of `words` those in which it is
+--                 most frequent, of up to 16,000; beyond that, of those with several terms; where these are too many as
+--                 well, the chunks of the sample
+--   near          the nearest chunks by their vectors
+--   similarities  of these
+--   seen          for each term, in how many chunks it occurs: counted where it is rare, else estimated
+--   lowest        the least similarity, estimated from 300 chunks of the sample: of more, it is further from the mean
 --
 -- The sample is of up to 400 documents, chosen by the hashes of their addresses, and of each as many chunks as is its
 -- share of 1,000, chosen by the hashes of their texts: it does not depend on where rows are stored. p_current: superseded
 -- chunks are left out, which would take the places of those that are searched.
 CREATE OR REPLACE FUNCTION chunk_candidates(
     p_corpora uuid[], p_documents uuid[], p_total double precision, p_queries tsquery[], p_embedding vector,
-    p_embedding_model text, p_limit integer, p_current boolean, OUT words tsquery, OUT ids uuid[], OUT near uuid[],
-    OUT seen double precision[], OUT lowest double precision)
+    p_embedding_model text, p_limit integer, p_current boolean, OUT words tsquery, OUT places tid[], OUT near uuid[],
+    OUT similarities double precision[], OUT seen double precision[], OUT lowest double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
 AS $$
@@ -449,6 +450,7 @@ DECLARE
     c_rows    constant integer := greatest(2000, 4 * p_limit);
     c_visited constant integer := 8 * c_rows;
     v_sample  uuid[];
+    v_places  tid[];
     v_sampled integer;
     v_held    integer[];
     v_held_by tsquery;
@@ -470,14 +472,14 @@ BEGIN
             ORDER BY k.hash, k.id LIMIT 400) AS d
     ), sample AS MATERIALIZED (
         SELECT b.* FROM documents AS d CROSS JOIN LATERAL (
-            SELECT k.id, k.search FROM knowledge_base AS k
+            SELECT k.id, k.ctid AS place, k.search FROM knowledge_base AS k
             WHERE k.document_id = d.id AND (NOT p_current OR k.upto_version IS NULL) AND k.from_version <= d.version
             ORDER BY k.chunk_hash, k.nth, k.from_version LIMIT d.wanted) AS b
     )
-    SELECT (SELECT array_agg(s.id) FROM sample AS s),
+    SELECT (SELECT array_agg(s.id) FROM sample AS s), (SELECT array_agg(s.place) FROM sample AS s),
            (SELECT array_agg((SELECT count(*) FROM sample AS s WHERE s.search @@ q.query) ORDER BY q.place)
             FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
-    INTO v_sample, v_held;
+    INTO v_sample, v_places, v_held;
     v_sampled := greatest(cardinality(v_sample), 1);
     seen := '{}';
     FOR i IN 1 .. coalesce(cardinality(p_queries), 0) LOOP
@@ -497,10 +499,10 @@ BEGIN
         FOR v_term IN SELECT u.query FROM unnest(p_queries, seen) AS u (query, rows) ORDER BY u.rows, u.query LIMIT 8 LOOP
             v_held_by := coalesce(v_held_by && v_term.query, v_term.query);
             v_rank_by := coalesce(v_rank_by || v_term.query, v_term.query);
-            IF (SELECT count(*) FROM knowledge_base AS b WHERE b.id = ANY (v_sample) AND b.search @@ v_held_by)
+            IF (SELECT count(*) FROM knowledge_base AS b WHERE b.ctid = ANY (v_places) AND b.search @@ v_held_by)
                * p_total / v_sampled <= c_visited THEN
-                ids := ARRAY(
-                    SELECT b.id FROM knowledge_base AS b
+                places := ARRAY(
+                    SELECT b.ctid FROM knowledge_base AS b
                     WHERE b.search @@ v_held_by AND b.corpus_id = ANY (p_corpora)
                       AND (p_documents IS NULL OR b.document_id = ANY (p_documents))
                       AND (NOT p_current OR b.upto_version IS NULL)
@@ -509,20 +511,26 @@ BEGIN
             END IF;
         END LOOP;
         -- Few rows hold several of the terms: the sample stands for those that hold one.
-        IF coalesce(cardinality(ids), 0) < c_rows / 10 THEN
-            ids := coalesce(ids, '{}') || v_sample;
+        IF coalesce(cardinality(places), 0) < c_rows / 10 THEN
+            places := coalesce(places, '{}') || v_places;
         END IF;
     END IF;
     IF p_embedding IS NOT NULL THEN
-        near := ARRAY(SELECT n.id FROM nearest_chunks(p_corpora, p_documents, p_embedding, p_embedding_model,
-                                                      greatest(200, 2 * p_limit), p_current) AS n);
-        SELECT min(nullif(-(v.embedding <#> l2_normalize(p_embedding)::halfvec), 'NaN')) INTO lowest
-        FROM (SELECT u.id FROM unnest(v_sample) WITH ORDINALITY AS u (id, place)
-              WHERE u.place % greatest(cardinality(v_sample) / 300, 1) = 0 LIMIT 300) AS s
-        JOIN knowledge_vectors AS v ON v.id = s.id AND v.model = p_embedding_model
-            AND vector_dims(v.embedding) = vector_dims(p_embedding);
+        SELECT coalesce(array_agg(n.id), '{}'), coalesce(array_agg(n.similarity), '{}'),
+               coalesce(places, '{}') || coalesce(array_agg(n.place), '{}')
+        INTO near, similarities, places
+        FROM nearest_chunks(p_corpora, p_documents, p_embedding, p_embedding_model, greatest(200, 2 * p_limit),
+                            p_current) AS n;
+        SELECT avg(x.similarity) - (avg(x.similarity) - min(x.similarity))
+               * greatest(sqrt(ln(greatest(p_total, 2)) / ln(greatest(count(x.similarity), 2))), 1) INTO lowest
+        FROM (
+            SELECT nullif(-(v.embedding <#> l2_normalize(p_embedding)::halfvec), 'NaN') AS similarity
+            FROM (SELECT u.id FROM unnest(v_sample) WITH ORDINALITY AS u (id, place)
+                  WHERE u.place % greatest(cardinality(v_sample) / 300, 1) = 0 LIMIT 300) AS s
+            JOIN knowledge_vectors AS v ON v.id = s.id AND v.model = p_embedding_model
+                AND vector_dims(v.embedding) = vector_dims(p_embedding)) AS x;
     END IF;
-    ids := coalesce(ids, '{}') || coalesce(near, '{}');
+    places := coalesce(places, '{}');
 END
 $$;
 
@@ -565,6 +573,7 @@ DECLARE
     v_singles tsquery[];
     v_any     tsquery;
     v_many    boolean;
+    v_several boolean;
     v_query   halfvec := l2_normalize(p_embedding)::halfvec;
     v_size    integer := vector_dims(p_embedding);
     v_narrow  boolean := num_nonnulls(p_metadata, p_source_uris, p_as_of) > 0;
@@ -599,6 +608,7 @@ BEGIN
     INTO v_forms, v_places, v_singles, v_any FROM term_forms(v_terms) AS f;
     v_any := coalesce(v_any, ''::tsquery);
     v_many := cardinality(v_forms) > 40;
+    v_several := cardinality(v_forms) > cardinality(v_terms);
     IF v_narrow THEN
         SELECT array_agg(d.id), sum(v.chunks), sum(v.words) INTO v_docs, v_total, v_words
         FROM knowledge_documents AS d
@@ -615,8 +625,8 @@ BEGIN
     IF coalesce(v_total, 0) = 0 THEN
         RETURN;
     END IF;
-    SELECT NULL::tsquery AS words, NULL::uuid[] AS ids, NULL::uuid[] AS near, NULL::double precision[] AS seen,
-           NULL::double precision AS lowest INTO near;
+    SELECT NULL::tsquery AS words, NULL::tid[] AS places, NULL::uuid[] AS near, NULL::double precision[] AS similarities,
+           NULL::double precision[] AS seen, NULL::double precision AS lowest INTO near;
     IF v_total > c_exact THEN
         SELECT * INTO near FROM chunk_candidates(v_corpora, v_docs, v_total, form_queries(v_forms, v_places), p_embedding,
                                                  p_embedding_model, p_limit, p_as_of IS NULL);
@@ -629,13 +639,13 @@ BEGIN
             -- The chunks of small corpora; of large ones those with the words that count, and those that are near besides.
             SELECT k.id, k.document_id, k.corpus_id, k.words, k.from_version, k.upto_version,
                    CASE WHEN k.search @@ v_any THEN k.search END AS document
-            FROM knowledge_base AS k WHERE k.corpus_id = ANY (v_corpora) AND near.ids IS NULL
+            FROM knowledge_base AS k WHERE k.corpus_id = ANY (v_corpora) AND near.places IS NULL
             UNION ALL
             SELECT k.id, k.document_id, k.corpus_id, k.words, k.from_version, k.upto_version, k.search
             FROM knowledge_base AS k WHERE k.search @@ near.words
             UNION ALL
             SELECT k.id, k.document_id, k.corpus_id, k.words, k.from_version, k.upto_version, k.search
-            FROM knowledge_base AS k WHERE k.id = ANY (near.ids) AND (k.search @@ near.words) IS NOT TRUE) AS b
+            FROM knowledge_base AS k WHERE k.ctid = ANY (near.places) AND (k.search @@ near.words) IS NOT TRUE) AS b
         JOIN knowledge_documents AS d ON d.id = b.document_id
         CROSS JOIN LATERAL (
             SELECT CASE WHEN p_as_of IS NULL THEN d.version
@@ -645,39 +655,44 @@ BEGIN
           AND (NOT v_narrow OR b.document_id = ANY (v_docs)) AND (p_as_of IS NOT NULL OR b.upto_version IS NULL)
           AND b.from_version <= s.version AND (b.upto_version IS NULL OR b.upto_version >= s.version)
     ), hits AS MATERIALIZED (
-        SELECT h.n, h.place, max(h.words) AS words, sum(h.tf) AS tf FROM (
-            SELECT k.n, k.words, q.place, term_frequency(k.document, q.query) AS tf
-            FROM unnest(v_singles, v_places) AS q (query, place)
-            CROSS JOIN LATERAL (SELECT * FROM chunks AS c WHERE c.document @@ q.query OFFSET 0) AS k
-            WHERE NOT v_many
-            UNION ALL
-            SELECT k.n, k.words, q.place, least(cardinality(u.positions), 64)
-            FROM chunks AS k CROSS JOIN unnest(k.document) AS u
-            JOIN unnest(v_forms, v_places) AS q (form, place) ON q.form = u.lexeme
-            WHERE v_many) AS h
-        GROUP BY h.n, h.place
+        SELECT k.n, q.place, k.words, term_frequency(k.document, q.query) AS tf
+        FROM unnest(v_singles, v_places) AS q (query, place)
+        CROSS JOIN LATERAL (SELECT * FROM chunks AS c WHERE c.document @@ q.query OFFSET 0) AS k
+        WHERE NOT v_many
+        UNION ALL
+        SELECT k.n, q.place, k.words, least(cardinality(u.positions), 64)
+        FROM chunks AS k CROSS JOIN unnest(k.document) AS u
+        JOIN unnest(v_forms, v_places) AS q (form, place) ON q.form = u.lexeme
+        WHERE v_many
     ), terms AS MATERIALIZED (
         SELECT array_agg(i.idf ORDER BY t.place) AS idf, nullif(sum(i.idf), 0) AS whole
         FROM unnest(v_terms, near.seen) WITH ORDINALITY AS t (term, seen, place)
-        LEFT JOIN (SELECT h.place, count(*) AS rows FROM hits AS h GROUP BY h.place) AS c ON c.place = t.place,
+        LEFT JOIN (SELECT h.place, CASE WHEN v_several THEN count(DISTINCT h.n) ELSE count(*) END AS rows
+                   FROM hits AS h WHERE near.seen IS NULL GROUP BY h.place) AS c ON c.place = t.place,
         LATERAL (SELECT coalesce(t.seen, c.rows, 0)::float8 AS rows) AS f,
         LATERAL (SELECT ln(1 + (greatest(v_total - f.rows, 0) + 0.5) / (f.rows + 0.5)) AS idf) AS i
     ), own AS (
         SELECT h.n, sum((SELECT idf FROM terms)[h.place] * h.tf * (p_k1 + 1)
                         / (h.tf + p_k1 * (1 - p_b + p_b * h.words / greatest(v_words / v_total, 1)))) AS bm25
-        FROM hits AS h GROUP BY h.n
+        FROM (SELECT h.n, h.place, h.words, h.tf FROM hits AS h WHERE NOT v_several
+              UNION ALL
+              SELECT h.n, h.place, h.words, sum(h.tf) FROM hits AS h WHERE v_several GROUP BY h.n, h.place, h.words) AS h
+        GROUP BY h.n
     ), worded AS MATERIALIZED (
-        SELECT k.n, k.id, k.document_id, coalesce(o.bm25, 0) AS bm25,
-               near.near IS NULL OR k.id = ANY (near.near)
+        SELECT k.n, k.id, k.document_id, coalesce(o.bm25, 0) AS bm25, v.similarity,
+               near.near IS NULL OR v.id IS NOT NULL
                    OR o.bm25 > 0 AND row_number() OVER (ORDER BY o.bm25 DESC NULLS LAST, k.id) <= c_best AS is_kept
         FROM chunks AS k LEFT JOIN own AS o ON o.n = k.n
+        LEFT JOIN unnest(near.near, near.similarities) AS v (id, similarity) ON v.id = k.id
     ), parts AS MATERIALIZED (
         SELECT w.n, w.id, w.document_id, w.bm25, s.similarity
         FROM worded AS w
-        LEFT JOIN knowledge_vectors AS v ON v.id = w.id AND v.model = p_embedding_model
-            AND vector_dims(v.embedding) = v_size AND p_embedding IS NOT NULL
+        -- The index has compared the nearest already.
+        LEFT JOIN knowledge_vectors AS v ON v.id = CASE WHEN w.similarity IS NULL THEN w.id END
+            AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size AND p_embedding IS NOT NULL
         CROSS JOIN LATERAL (
-            SELECT CASE WHEN v.id IS NOT NULL THEN nullif(-(v.embedding <#> v_query), 'NaN') END) AS s (similarity)
+            SELECT CASE WHEN v.id IS NULL THEN w.similarity ELSE nullif(-(v.embedding <#> v_query), 'NaN') END
+        ) AS s (similarity)
         WHERE w.is_kept AND (w.bm25 > 0 OR s.similarity > 0)
     ), ranged AS (
         SELECT p.*, coalesce(p.bm25 / nullif(max(p.bm25) OVER (), 0), 0) AS n_text,
@@ -707,7 +722,7 @@ BEGIN
         ORDER BY s.score DESC, s.id LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM terms)[h.place] DESC, v_terms[h.place]) AS terms
-        FROM hits AS h WHERE h.n IN (SELECT x.n FROM best AS x) GROUP BY h.n
+        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h WHERE h.n IN (SELECT x.n FROM best AS x)) AS h GROUP BY h.n
     )
     SELECT x.id, d.id, c.name::text, d.source_uri::text, d.title::text, d.metadata, coalesce(b.upto_version, d.version),
            b.chunk_index, b.heading_path, b.page, b.char_from, b.char_upto, b.content, b.language, x.score,

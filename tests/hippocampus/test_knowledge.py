@@ -675,7 +675,7 @@ async def test_large_corpora_find_what_small_ones_do(service: KnowledgeService, 
     assert [await searched.search(question) for searched, question in questions] == before
     # Of frequent words that no chunk has together, some that have one are worth scoring.
     apart = """
-        SELECT cardinality(ids) FROM chunk_candidates(
+        SELECT cardinality(places) FROM chunk_candidates(
             ARRAY(SELECT id FROM corpus), NULL, 1e6, ARRAY[any_term('{northern}'), any_term('{southern}')],
             NULL, NULL, 10, true)"""
     assert await pool.fetchval(apart) >= 200
@@ -690,7 +690,7 @@ async def test_large_corpora_find_what_small_ones_do(service: KnowledgeService, 
         SELECT b.upto_version IS NULL AS is_current, count(*)
         FROM chunk_candidates(
             ARRAY(SELECT id FROM corpus), NULL, 5200, ARRAY[any_term('{number}')], $1, 'counting', 10, $2) AS c
-        JOIN knowledge_base AS b ON b.id = ANY (c.ids) OR b.search @@ c.words
+        JOIN knowledge_base AS b ON b.ctid = ANY (c.places) OR b.search @@ c.words
         GROUP BY 1 ORDER BY 1"""
     assert [row["is_current"] for row in await pool.fetch(worth, vector, False)] == [False, True]
     ((is_current, count),) = await pool.fetch(worth, vector, True)
