@@ -882,7 +882,6 @@ DECLARE
     v_copies   boolean := v_messages AND p_messages = 'all' AND p_metadata IS NULL;
     v_query    halfvec := l2_normalize(p_embedding)::halfvec;
     v_size     integer := vector_dims(p_embedding);
-    v_epoch    double precision := date_part('epoch', v_now);
     v_thread   uuid;
     v_giant    boolean := false;
     v_said     bigint;
@@ -1158,7 +1157,7 @@ BEGIN
                    coalesce(p.answered / (SELECT text FROM extremes), 0) AS n_answered,
                    (p.similarity - (SELECT far FROM corpus)) / (SELECT span FROM corpus) AS n_vector,
                    (p.context_similarity - (SELECT context_far FROM corpus)) / (SELECT context_span FROM corpus) AS n_around,
-                   power(0.5::float8, least(greatest(v_epoch - date_part('epoch', p.occurred_at), 0) / 2592000, 1000))
+                   power(0.5::float8, least(greatest(tstzrange_subdiff(v_now, p.occurred_at), 0) / 2592000, 1000))
                        AS fresh,
                    CASE WHEN p.id = ANY (v_asked) THEN 1
                         ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), 0) END AS relevance
