@@ -130,7 +130,8 @@ BEGIN
         RETURN 1;
     END IF;
     RETURN (WITH pairs AS MATERIALIZED (
-        SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size, a.search AS one, b.search AS other
+        SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size,
+               strip(a.search) AS one, strip(b.search) AS other
         FROM unnest(p_ids, p_following) WITH ORDINALITY AS p (id, following, place)
         JOIN messages AS a ON a.id = p.id JOIN messages AS b ON b.id = p.following
     ), near AS (
@@ -1021,26 +1022,30 @@ BEGIN
         SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (
         -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
-        -- two on either side, 0.5 and 0.6 per step.
+        -- two on either side, 0.5 and 0.6 per step. Elements of one array cost less than as many window functions.
         SELECT d.n, d.length, d.document,
-               0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
-               + 0.4219::float8 * lag(d.length, 3, 0) OVER beside + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
-               + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
-               + 0.216::float8 * lead(d.length, 3, 0) OVER beside
-               + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS length_around,
+               0.75::float8 * coalesce(d.lengths[d.k - 1], 0) + 0.5625::float8 * coalesce(d.lengths[d.k - 2], 0)
+               + 0.4219::float8 * coalesce(d.lengths[d.k - 3], 0) + 0.3164::float8 * coalesce(d.lengths[d.k - 4], 0)
+               + 0.6::float8 * coalesce(d.lengths[d.k + 1], 0) + 0.36::float8 * coalesce(d.lengths[d.k + 2], 0)
+               + 0.216::float8 * coalesce(d.lengths[d.k + 3], 0)
+               + 0.1296::float8 * coalesce(d.lengths[d.k + 4], 0) AS length_around,
                d.similarity,
-               (0.5::float8 * coalesce(lag(d.similarity, 1) OVER beside, 0)
-                + 0.25::float8 * coalesce(lag(d.similarity, 2) OVER beside, 0)
-                + 0.6::float8 * coalesce(lead(d.similarity, 1) OVER beside, 0)
-                + 0.36::float8 * coalesce(lead(d.similarity, 2) OVER beside, 0)) / 1.71::float8 AS context_similarity,
+               (0.5::float8 * coalesce(d.similarities[d.k - 1], 0) + 0.25::float8 * coalesce(d.similarities[d.k - 2], 0)
+                + 0.6::float8 * coalesce(d.similarities[d.k + 1], 0)
+                + 0.36::float8 * coalesce(d.similarities[d.k + 2], 0)) / 1.71::float8 AS context_similarity,
                d.occurred_at, 1::float8 AS retention, d.author_match, d.asks,
                -- The turn whose question it follows.
-               CASE WHEN NOT d.asks AND lag(d.asks, 1, false) OVER beside THEN d.n - 1 END AS asked,
-               d.id, lead(d.id) OVER beside AS following,
+               CASE WHEN NOT d.asks AND d.is_after_question THEN d.n - 1 END AS asked,
+               d.id, d.following,
                -- The turns that it tells of, and as what: a turn is no memory.
                d.thread_id, d.place AS from_seq, d.place AS upto_seq, NULL AS memory_type
-        FROM in_runs AS d
-        WINDOW beside AS (PARTITION BY d.run ORDER BY d.n)
+        FROM (
+            SELECT r.*, (row_number() OVER beside)::integer AS k, array_agg(r.length) OVER beside AS lengths,
+                   array_agg(coalesce(r.similarity, 0)) OVER beside AS similarities,
+                   lag(r.asks, 1, false) OVER beside AS is_after_question, lead(r.id) OVER beside AS following
+            FROM in_runs AS r
+            WINDOW beside AS (PARTITION BY r.run ORDER BY r.n ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+        ) AS d
         UNION ALL
         SELECT l.n, l.length, l.document, NULL, l.similarity, l.similarity, l.occurred_at, l.retention, false, false, NULL,
                l.id, NULL, CASE WHEN l.memory_type IS NOT NULL THEN l.thread_id END, l.from_seq, l.upto_seq, l.memory_type
