@@ -10,6 +10,7 @@
 -- counts as one just now, a missing or negative count as 0, an unknown rate as 0.1, a negative one as 0.
 -- The bounds 1e-100, 1e6 and 200 prevent underflow and overflow, which are errors in PostgreSQL and would end a whole
 -- clean-up; exp(-200) is 0 for every purpose.
+-- tstzrange_subdiff: the seconds between two times; date_part would look up its unit's name for each row.
 -- An argument that may be costly (p_now) appears only once in the body; otherwise it could not be inlined.
 CREATE OR REPLACE FUNCTION retention_score(
     p_curve text, p_initial_score double precision, p_access_count integer, p_last_accessed_at timestamptz,
@@ -21,7 +22,7 @@ RETURN least(1,
                  ELSE greatest(coalesce(p_initial_score, 0.5), 1e-100) END
     * exp(-least(200,
         least(greatest(coalesce(p_decay_rate, 0.1), 1e-100), 1e6)
-        * greatest(date_part('epoch', p_now) - date_part('epoch', p_last_accessed_at), 0) / 86400
+        * greatest(tstzrange_subdiff(p_now, p_last_accessed_at), 0) / 86400
         / CASE p_curve WHEN 'classic' THEN 1
                        ELSE 1 + ln(1::double precision + greatest(p_access_count, 0)) END)));
 

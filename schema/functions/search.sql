@@ -130,7 +130,8 @@ BEGIN
         RETURN 1;
     END IF;
     RETURN (WITH pairs AS MATERIALIZED (
-        SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size, a.search AS one, b.search AS other
+        SELECT row_number() OVER (ORDER BY p.place) - 1 AS k, count(*) OVER () AS size,
+               strip(a.search) AS one, strip(b.search) AS other
         FROM unnest(p_ids, p_following) WITH ORDINALITY AS p (id, following, place)
         JOIN messages AS a ON a.id = p.id JOIN messages AS b ON b.id = p.following
     ), near AS (
@@ -158,17 +159,18 @@ AS $$
     FROM unnest(p_terms) AS term
 $$;
 
--- How often the query's single term occurs in the document: 1 to 64. For one term ts_rank sums 1, 1/4, 1/9, … over its
--- positions, divided by a constant; that sum is looked up here. Unnesting the document would cost 0.5 us per term.
+-- How often the query's single term occurs in the document: 1 to 64, NULL for not at all. For one term ts_rank sums
+-- 1, 1/4, 1/9, … over its positions, divided by a constant; that sum is looked up here. Unnesting the document would cost
+-- 0.5 us per term.
 CREATE OR REPLACE FUNCTION term_frequency(p_document tsvector, p_query tsquery) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN 1 + width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.64493406685, ARRAY[
-    1.125, 1.30556, 1.39236, 1.44361, 1.4775, 1.50159, 1.51961, 1.5336, 1.54477, 1.5539, 1.5615, 1.56794, 1.57344,
-    1.57822, 1.58239, 1.58608, 1.58935, 1.59228, 1.59491, 1.5973, 1.59946, 1.60144, 1.60326, 1.60492, 1.60646,
-    1.60789, 1.60921, 1.61044, 1.6116, 1.61267, 1.61368, 1.61463, 1.61552, 1.61636, 1.61715, 1.6179, 1.61861,
-    1.61929, 1.61993, 1.62054, 1.62112, 1.62168, 1.6222, 1.62271, 1.62319, 1.62366, 1.6241, 1.62452, 1.62493,
-    1.62532, 1.6257, 1.62607, 1.62641, 1.62675, 1.62708, 1.62739, 1.62769, 1.62798, 1.62827, 1.62854, 1.6288,
-    1.62906, 1.62931]::float8[]);
+RETURN nullif(width_bucket(ts_rank('{1,1,1,1}', p_document, p_query) * 1.64493406685, ARRAY[
+    0.5, 1.125, 1.30556, 1.39236, 1.44361, 1.4775, 1.50159, 1.51961, 1.5336, 1.54477, 1.5539, 1.5615, 1.56794,
+    1.57344, 1.57822, 1.58239, 1.58608, 1.58935, 1.59228, 1.59491, 1.5973, 1.59946, 1.60144, 1.60326, 1.60492,
+    1.60646, 1.60789, 1.60921, 1.61044, 1.6116, 1.61267, 1.61368, 1.61463, 1.61552, 1.61636, 1.61715, 1.6179, 1.61861,
+    1.61929, 1.61993, 1.62054, 1.62112, 1.62168, 1.6222, 1.62271, 1.62319, 1.62366, 1.6241, 1.62452, 1.62493, 1.62532,
+    1.6257, 1.62607, 1.62641, 1.62675, 1.62708, 1.62739, 1.62769, 1.62798, 1.62827, 1.62854, 1.6288, 1.62906,
+    1.62931]::float8[]), 0);
 
 -- A query's words between blanks, for whole-word comparison with the names of authors.
 CREATE OR REPLACE FUNCTION plain_words(p_text text) RETURNS text
@@ -540,15 +542,18 @@ $$;
 
 -- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope. The turns that each
 -- tells of, thread_id, from_seq and upto_seq: for an insight the first; memory_type is NULL for what repeats no turns: an
--- insight of several. The plan for a whole
--- scope is made once, and reads both tables by their scope; any other is planned for its arguments.
+-- insight of several. The plan for a whole scope is made once, and reads both tables by their scope; any other is planned
+-- for its arguments. p_few: up to eight queries of a single term, how often each occurs is tf1 to tf8 of a whole scope, in
+-- place of its documents. Without them, and in any other plan, those documents are returned that p_any matches.
 CREATE OR REPLACE FUNCTION search_learned(
     p_app_name text, p_user_id text, p_ids uuid[], p_without_copies boolean, p_memory_types text[], p_thread_id uuid,
     p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_embedding vector,
-    p_embedding_model text, p_curve text, p_decay_rate double precision, p_now timestamptz)
+    p_embedding_model text, p_curve text, p_decay_rate double precision, p_now timestamptz, p_few tsquery[])
 RETURNS TABLE (
     id uuid, length integer, document tsvector, similarity double precision, occurred_at timestamptz,
-    retention double precision, thread_id uuid, from_seq bigint, upto_seq bigint, memory_type text)
+    retention double precision, thread_id uuid, from_seq bigint, upto_seq bigint, memory_type text,
+    tf1 double precision, tf2 double precision, tf3 double precision, tf4 double precision,
+    tf5 double precision, tf6 double precision, tf7 double precision, tf8 double precision)
 LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB' SET enable_nestloop = off
 SET enable_mergejoin = off SET enable_seqscan = off SET enable_indexscan = on
@@ -557,11 +562,19 @@ AS $$
 DECLARE
     v_query halfvec := l2_normalize(p_embedding)::halfvec;
     v_size  integer := vector_dims(p_embedding);
+    v_few1  tsquery := p_few[1];
+    v_few2  tsquery := p_few[2];
+    v_few3  tsquery := p_few[3];
+    v_few4  tsquery := p_few[4];
+    v_few5  tsquery := p_few[5];
+    v_few6  tsquery := p_few[6];
+    v_few7  tsquery := p_few[7];
+    v_few8  tsquery := p_few[8];
 BEGIN
     IF p_ids IS NULL AND num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0 THEN
         PERFORM set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_indexscan', 'off', true);
         RETURN QUERY
-        SELECT m.id, length(m.search), CASE WHEN m.search @@ p_any THEN m.search END,
+        SELECT m.id, length(m.search), CASE WHEN p_few IS NULL AND m.search @@ p_any THEN m.search END,
                CASE WHEN w.id IS NOT NULL THEN w.similarity WHEN v_size IS NOT NULL
                     THEN model_similarity(m.embedding, m.embedding_model, p_embedding, p_embedding_model) END,
                m.occurred_at,
@@ -570,7 +583,11 @@ BEGIN
                m.thread_id, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END,
                CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END,
                CASE WHEN m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1
-                    THEN m.memory_type::text END
+                    THEN m.memory_type::text END,
+               term_frequency(m.search, v_few1), term_frequency(m.search, v_few2),
+               term_frequency(m.search, v_few3), term_frequency(m.search, v_few4),
+               term_frequency(m.search, v_few5), term_frequency(m.search, v_few6),
+               term_frequency(m.search, v_few7), term_frequency(m.search, v_few8)
         FROM memories AS m
         -- OFFSET has the vectors compared before they are joined: a join would copy them.
         LEFT JOIN (
@@ -594,7 +611,8 @@ BEGIN
            m.thread_id, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END,
            CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END,
            CASE WHEN m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1
-                THEN m.memory_type::text END
+                THEN m.memory_type::text END,
+           NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8
     FROM memories AS m
     LEFT JOIN LATERAL (
         SELECT least(-(v.embedding <#> v_query), 1) AS similarity FROM memory_vectors AS v
@@ -857,6 +875,7 @@ DECLARE
     v_forms    text[];
     v_places   integer[];
     v_singles  tsquery[];
+    v_few      tsquery[];
     v_any      tsquery;
     v_kept     tsquery;
     v_cue      text;
@@ -882,7 +901,6 @@ DECLARE
     v_copies   boolean := v_messages AND p_messages = 'all' AND p_metadata IS NULL;
     v_query    halfvec := l2_normalize(p_embedding)::halfvec;
     v_size     integer := vector_dims(p_embedding);
-    v_epoch    double precision := date_part('epoch', v_now);
     v_thread   uuid;
     v_giant    boolean := false;
     v_said     bigint;
@@ -929,6 +947,8 @@ BEGIN
     v_any := coalesce(v_any, ''::tsquery);
     -- Many terms are looked up in the unnested documents, few by one query each.
     v_many := cardinality(v_forms) > 40;
+    -- The frequencies of few terms are read with the memories, and no document is kept: it would be copied three times.
+    v_few := CASE WHEN cardinality(v_forms) <= 8 AND NOT v_timed THEN v_singles END;
     v_kept := v_any;
     FOREACH v_cue IN ARRAY coalesce(p_said_words, '{}') LOOP
         v_kept := v_kept || v_cue::tsquery;
@@ -988,19 +1008,19 @@ BEGIN
     ), learned AS (
         -- Memories have negative numbers, facts those below -1,000,000,000: neither has neighbours.
         SELECT -m.n AS n, m.id, m.length, m.document, m.similarity, m.occurred_at, m.retention, m.thread_id, m.from_seq,
-               m.upto_seq, m.memory_type
+               m.upto_seq, m.memory_type, m.tf1, m.tf2, m.tf3, m.tf4, m.tf5, m.tf6, m.tf7, m.tf8
         FROM search_learned(p_app_name, p_user_id, near.ids, v_copies, p_memory_types, v_thread, p_since, p_until,
                             p_metadata, v_kept, p_embedding, p_embedding_model, v_policy.retention_curve,
-                            v_policy.decay_rate, v_now)
+                            v_policy.decay_rate, v_now, v_few)
              WITH ORDINALITY AS m (id, length, document, similarity, occurred_at, retention, thread_id, from_seq, upto_seq,
-                                   memory_type, n)
+                                   memory_type, tf1, tf2, tf3, tf4, tf5, tf6, tf7, tf8, n)
         WHERE v_memories
         UNION ALL
         SELECT -1000000000 - row_number() OVER (), f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
                coalesce(CASE WHEN v.id IS NOT NULL THEN least(-(v.embedding <#> v_query), 1) END,
                         model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model)),
-               f.valid_from, f.confidence, NULL, NULL, NULL, NULL
+               f.valid_from, f.confidence, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         FROM held AS f
         LEFT JOIN fact_vectors AS v ON f.embedding_model = p_embedding_model AND v.id = f.id
             AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
@@ -1022,29 +1042,36 @@ BEGIN
         SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (
         -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
-        -- two on either side, 0.5 and 0.6 per step.
+        -- two on either side, 0.5 and 0.6 per step. Elements of one array cost less than as many window functions.
         SELECT d.n, d.length, d.document,
-               0.75::float8 * lag(d.length, 1, 0) OVER beside + 0.5625::float8 * lag(d.length, 2, 0) OVER beside
-               + 0.4219::float8 * lag(d.length, 3, 0) OVER beside + 0.3164::float8 * lag(d.length, 4, 0) OVER beside
-               + 0.6::float8 * lead(d.length, 1, 0) OVER beside + 0.36::float8 * lead(d.length, 2, 0) OVER beside
-               + 0.216::float8 * lead(d.length, 3, 0) OVER beside
-               + 0.1296::float8 * lead(d.length, 4, 0) OVER beside AS length_around,
+               0.75::float8 * coalesce(d.lengths[d.k - 1], 0) + 0.5625::float8 * coalesce(d.lengths[d.k - 2], 0)
+               + 0.4219::float8 * coalesce(d.lengths[d.k - 3], 0) + 0.3164::float8 * coalesce(d.lengths[d.k - 4], 0)
+               + 0.6::float8 * coalesce(d.lengths[d.k + 1], 0) + 0.36::float8 * coalesce(d.lengths[d.k + 2], 0)
+               + 0.216::float8 * coalesce(d.lengths[d.k + 3], 0)
+               + 0.1296::float8 * coalesce(d.lengths[d.k + 4], 0) AS length_around,
                d.similarity,
-               (0.5::float8 * coalesce(lag(d.similarity, 1) OVER beside, 0)
-                + 0.25::float8 * coalesce(lag(d.similarity, 2) OVER beside, 0)
-                + 0.6::float8 * coalesce(lead(d.similarity, 1) OVER beside, 0)
-                + 0.36::float8 * coalesce(lead(d.similarity, 2) OVER beside, 0)) / 1.71::float8 AS context_similarity,
+               (0.5::float8 * coalesce(d.similarities[d.k - 1], 0) + 0.25::float8 * coalesce(d.similarities[d.k - 2], 0)
+                + 0.6::float8 * coalesce(d.similarities[d.k + 1], 0)
+                + 0.36::float8 * coalesce(d.similarities[d.k + 2], 0)) / 1.71::float8 AS context_similarity,
                d.occurred_at, 1::float8 AS retention, d.author_match, d.asks,
                -- The turn whose question it follows.
-               CASE WHEN NOT d.asks AND lag(d.asks, 1, false) OVER beside THEN d.n - 1 END AS asked,
-               d.id, lead(d.id) OVER beside AS following,
+               CASE WHEN NOT d.asks AND d.is_after_question THEN d.n - 1 END AS asked,
+               d.id, d.following,
                -- The turns that it tells of, and as what: a turn is no memory.
-               d.thread_id, d.place AS from_seq, d.place AS upto_seq, NULL AS memory_type
-        FROM in_runs AS d
-        WINDOW beside AS (PARTITION BY d.run ORDER BY d.n)
+               d.thread_id, d.place AS from_seq, d.place AS upto_seq, NULL AS memory_type,
+               NULL::float8 AS tf1, NULL::float8 AS tf2, NULL::float8 AS tf3, NULL::float8 AS tf4,
+               NULL::float8 AS tf5, NULL::float8 AS tf6, NULL::float8 AS tf7, NULL::float8 AS tf8
+        FROM (
+            SELECT r.*, (row_number() OVER beside)::integer AS k, array_agg(r.length) OVER beside AS lengths,
+                   array_agg(coalesce(r.similarity, 0)) OVER beside AS similarities,
+                   lag(r.asks, 1, false) OVER beside AS is_after_question, lead(r.id) OVER beside AS following
+            FROM in_runs AS r
+            WINDOW beside AS (PARTITION BY r.run ORDER BY r.n ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
+        ) AS d
         UNION ALL
         SELECT l.n, l.length, l.document, NULL, l.similarity, l.similarity, l.occurred_at, l.retention, false, false, NULL,
-               l.id, NULL, CASE WHEN l.memory_type IS NOT NULL THEN l.thread_id END, l.from_seq, l.upto_seq, l.memory_type
+               l.id, NULL, CASE WHEN l.memory_type IS NOT NULL THEN l.thread_id END, l.from_seq, l.upto_seq, l.memory_type,
+               l.tf1, l.tf2, l.tf3, l.tf4, l.tf5, l.tf6, l.tf7, l.tf8
         FROM learned AS l
     ), together AS MATERIALIZED (
         -- How much the neighbours of a turn say about it, measured on 100 pairs.
@@ -1060,27 +1087,40 @@ BEGIN
                greatest(avg(d.length + d.length_around * (SELECT cohesion FROM together)), 1)::float8 AS mean_context_length,
                min(d.similarity) AS far, nullif(max(d.similarity) - min(d.similarity), 0) AS span,
                min(d.context_similarity) AS context_far,
-               nullif(max(d.context_similarity) - min(d.context_similarity), 0) AS context_span
+               nullif(max(d.context_similarity) - min(d.context_similarity), 0) AS context_span,
+               ARRAY[count(d.tf1), count(d.tf2), count(d.tf3), count(d.tf4),
+                     count(d.tf5), count(d.tf6), count(d.tf7), count(d.tf8)] AS held
         FROM docs AS d
+    ), texts AS MATERIALIZED (
+        SELECT d.n, d.length, d.document FROM docs AS d WHERE d.document IS NOT NULL
     ), hits AS MATERIALIZED (
         SELECT d.n, d.length, q.place, term_frequency(d.document, q.query) AS tf
         FROM unnest(v_singles, v_places) AS q (query, place)
-        CROSS JOIN LATERAL (SELECT * FROM docs WHERE docs.document @@ q.query OFFSET 0) AS d
+        CROSS JOIN LATERAL (SELECT * FROM texts WHERE texts.document @@ q.query OFFSET 0) AS d
         WHERE NOT v_many
         UNION ALL
         SELECT d.n, d.length, q.place, least(cardinality(u.positions), 64)
-        FROM docs AS d CROSS JOIN unnest(d.document) AS u
+        FROM texts AS d CROSS JOIN unnest(d.document) AS u
         JOIN unnest(v_forms, v_places) AS q (form, place) ON q.form = u.lexeme
         WHERE v_many
     ), terms AS MATERIALIZED (
         SELECT t.place, ln(1 + (greatest(c.size - f.seen, 0) + 0.5) / (f.seen + 0.5)) AS idf
         FROM corpus AS c, unnest(v_terms, near.seen, turns.seen) WITH ORDINALITY AS t (term, memories, turns, place)
-        LEFT JOIN (SELECT h.place, count(*) AS others FROM hits AS h
-                   WHERE v_counted OR h.n > v_counted_from AND h.n < v_counted_to OR h.n < c_facts
-                   GROUP BY h.place) AS h ON h.place = t.place,
+        LEFT JOIN (SELECT o.place, sum(o.rows) AS others
+                   FROM (SELECT h.place, count(*) AS rows FROM hits AS h
+                         WHERE v_counted OR h.n > v_counted_from AND h.n < v_counted_to OR h.n < c_facts
+                         GROUP BY h.place
+                         UNION ALL
+                         SELECT u.place, u.rows FROM corpus AS c, unnest(v_places, c.held) AS u (place, rows)) AS o
+                   GROUP BY o.place) AS h ON h.place = t.place,
         LATERAL (SELECT (coalesce(t.memories, 0) + coalesce(t.turns, 0) + coalesce(h.others, 0))::float8 AS seen) AS f
     ), weights AS MATERIALIZED (
         SELECT array_agg(t.idf ORDER BY t.place) AS idf, nullif(sum(t.idf), 0) AS whole FROM terms AS t
+    ), few AS MATERIALIZED (
+        -- The weights of tf1 to tf8.
+        SELECT w.idf[v_places[1]] AS w1, w.idf[v_places[2]] AS w2, w.idf[v_places[3]] AS w3, w.idf[v_places[4]] AS w4,
+               w.idf[v_places[5]] AS w5, w.idf[v_places[6]] AS w6, w.idf[v_places[7]] AS w7, w.idf[v_places[8]] AS w8
+        FROM weights AS w
     ), own AS MATERIALIZED (
         SELECT h.n, sum((SELECT idf FROM weights)[h.place] * h.tf * 1.6::float8
                         / (h.tf + 0.6::float8 * (0.4::float8
@@ -1121,11 +1161,39 @@ BEGIN
             UNION ALL
             SELECT d.n, c_asked, 0 FROM docs AS d WHERE d.id = ANY (v_asked)) AS m
         GROUP BY m.n
+    ), scored AS MATERIALIZED (
+        SELECT p.*, CASE WHEN p.id = ANY (v_asked) THEN 1
+                         ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), 0) END AS relevance
+        FROM (
+            SELECT d.n, d.id, d.occurred_at, d.similarity, d.context_similarity, d.retention, d.author_match, d.asks,
+                   d.bm25, CASE WHEN d.n > 0 THEN coalesce(x.bm25, 0) ELSE d.bm25 END AS context_bm25,
+                   coalesce(a.bm25, 0) AS answered, coalesce(v.shift, 0) AS shift,
+                   CASE WHEN d.n > 0 THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
+            FROM (
+                SELECT d.*, CASE WHEN d.n > 0 OR d.document IS NOT NULL THEN coalesce(o.bm25, 0)
+                    ELSE coalesce(w.w1 * d.tf1 * 1.6::float8 / (d.tf1 + d.k), 0)
+                         + coalesce(w.w2 * d.tf2 * 1.6::float8 / (d.tf2 + d.k), 0)
+                         + coalesce(w.w3 * d.tf3 * 1.6::float8 / (d.tf3 + d.k), 0)
+                         + coalesce(w.w4 * d.tf4 * 1.6::float8 / (d.tf4 + d.k), 0)
+                         + coalesce(w.w5 * d.tf5 * 1.6::float8 / (d.tf5 + d.k), 0)
+                         + coalesce(w.w6 * d.tf6 * 1.6::float8 / (d.tf6 + d.k), 0)
+                         + coalesce(w.w7 * d.tf7 * 1.6::float8 / (d.tf7 + d.k), 0)
+                         + coalesce(w.w8 * d.tf8 * 1.6::float8 / (d.tf8 + d.k), 0) END AS bm25
+                FROM (SELECT d.*, 0.6::float8 * (0.4::float8 + 0.6::float8 * d.length / (SELECT mean_length FROM corpus)) AS k
+                      FROM docs AS d OFFSET 0) AS d
+                CROSS JOIN few AS w LEFT JOIN own AS o ON o.n = d.n OFFSET 0) AS d
+            LEFT JOIN context AS x ON x.n = d.n LEFT JOIN (SELECT * FROM own WHERE v_messages) AS a ON a.n = d.asked
+            LEFT JOIN moved AS v ON v.n = d.n
+            OFFSET 0) AS p
+        WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0 OR p.id = ANY (v_asked)
     ), extremes AS MATERIALIZED (
-        SELECT nullif(max(o.bm25), 0) AS text,
-               nullif(greatest(max(o.bm25) FILTER (WHERE o.n < 0), (SELECT max(x.bm25) FROM context AS x)), 0) AS context
-        FROM own AS o
-    ), normal AS MATERIALIZED (
+        SELECT nullif(max(s.bm25), 0) AS text, nullif(max(s.context_bm25), 0) AS context FROM scored AS s
+    ), sorted AS MATERIALIZED (
+        SELECT array_agg(s.bm25 ORDER BY s.bm25) FILTER (WHERE s.bm25 > 0) AS texts,
+               array_agg(s.similarity ORDER BY s.similarity) FILTER (WHERE s.similarity IS NOT NULL) AS vectors,
+               count(*) AS total
+        FROM scored AS s WHERE NOT p_bare AND s.relevance >= p_min_relevance
+    ), normal AS (
         SELECT s.n, s.id, s.occurred_at, s.similarity, s.context_similarity, s.bm25, s.context_bm25, s.fresh, s.retention,
                s.relevance, s.author_match,
                -- What the neighbours do not say counts for the turn itself.
@@ -1158,35 +1226,18 @@ BEGIN
                    coalesce(p.answered / (SELECT text FROM extremes), 0) AS n_answered,
                    (p.similarity - (SELECT far FROM corpus)) / (SELECT span FROM corpus) AS n_vector,
                    (p.context_similarity - (SELECT context_far FROM corpus)) / (SELECT context_span FROM corpus) AS n_around,
-                   power(0.5::float8, least(greatest(v_epoch - date_part('epoch', p.occurred_at), 0) / 2592000, 1000))
-                       AS fresh,
-                   CASE WHEN p.id = ANY (v_asked) THEN 1
-                        ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), 0) END AS relevance
-            FROM (
-                SELECT d.n, d.id, d.occurred_at, d.similarity, d.context_similarity, d.retention, d.author_match, d.asks,
-                       coalesce(o.bm25, 0) AS bm25,
-                       CASE WHEN d.n > 0 THEN coalesce(x.bm25, 0) ELSE coalesce(o.bm25, 0) END AS context_bm25,
-                       coalesce(a.bm25, 0) AS answered, coalesce(v.shift, 0) AS shift,
-                       CASE WHEN d.n > 0 THEN (SELECT cohesion FROM together) ELSE 1 END AS cohesion
-                FROM docs AS d LEFT JOIN own AS o ON o.n = d.n LEFT JOIN context AS x ON x.n = d.n
-                LEFT JOIN (SELECT * FROM own WHERE v_messages) AS a ON a.n = d.asked LEFT JOIN moved AS v ON v.n = d.n
-                OFFSET 0) AS p
-            WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0 OR p.id = ANY (v_asked)
+                   power(0.5::float8, least(greatest(tstzrange_subdiff(v_now, p.occurred_at), 0) / 2592000, 1000))
+                       AS fresh
+            FROM scored AS p WHERE p.relevance >= p_min_relevance
             OFFSET 0) AS s
-        WHERE s.relevance >= p_min_relevance
-    ), sorted AS MATERIALIZED (
-        SELECT array_agg(n.bm25 ORDER BY n.bm25) FILTER (WHERE n.bm25 > 0) AS texts,
-               array_agg(n.similarity ORDER BY n.similarity) FILTER (WHERE n.similarity IS NOT NULL) AS vectors,
-               count(*) AS total
-        FROM normal AS n WHERE NOT p_bare
     ), ranked AS MATERIALIZED (
         SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.occurred_at DESC, r.id) AS rank,
                CASE WHEN r.n > 0 THEN 'message' WHEN r.n > c_facts THEN 'memory' ELSE 'fact' END AS source
         FROM (SELECT n.* FROM normal AS n ORDER BY n.score DESC, n.occurred_at DESC, n.id LIMIT 2 * p_limit) AS r
     ), told AS MATERIALIZED (
-        SELECT r.id, r.rank, d.thread_id, d.from_seq, d.upto_seq, d.memory_type
+        SELECT r.n, r.id, r.rank, d.thread_id, d.from_seq, d.upto_seq, d.memory_type,
+               ARRAY[d.tf1, d.tf2, d.tf3, d.tf4, d.tf5, d.tf6, d.tf7, d.tf8] AS tfs
         FROM ranked AS r JOIN docs AS d ON d.n = r.n
-        WHERE d.thread_id IS NOT NULL
     ), repeats AS MATERIALIZED (
         -- What repeats the evidence of another row, and the rank of that: slices, summaries and the insights of one turn
         -- repeat their turns; slices and summaries also a better row for the same turns.
@@ -1207,8 +1258,10 @@ BEGIN
         ORDER BY b.rank LIMIT p_limit
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
-        FROM (SELECT DISTINCT h.n, h.place FROM hits AS h
-              WHERE NOT p_bare AND h.n IN (SELECT b.n FROM best AS b)) AS h
+        FROM (SELECT h.n, h.place FROM hits AS h WHERE NOT p_bare AND h.n IN (SELECT b.n FROM best AS b)
+              UNION
+              SELECT o.n, u.place FROM told AS o, unnest(v_places, o.tfs) AS u (place, tf)
+              WHERE NOT p_bare AND u.tf IS NOT NULL) AS h
         GROUP BY h.n
     )
     SELECT b.source, b.id, coalesce(m.memory_type, f.fact_type, g.role)::text, coalesce(m.content, f.content, g.content),

@@ -87,6 +87,48 @@ async def test_a_term_frequency_is_the_number_of_positions(conn: asyncpg.Connect
     assert wrong == []
 
 
+async def test_a_term_that_does_not_occur_has_no_frequency(conn: asyncpg.Connection) -> None:
+    """NULL, not 0 or 1: it is counted in how many rows a term has one."""
+    assert await conn.fetchval("SELECT term_frequency(search_document('word more'), 'other')") is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "tea",
+        "who bought tea",
+        "tea milk honey lemon sugar bread butter salt",
+        "tea milk honey lemon sugar bread butter salt pepper",
+    ],
+)
+async def test_few_words_are_scored_as_many_are(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection, query: str
+) -> None:
+    """Of a whole scope, the frequencies of up to eight forms are read with its memories. Scores, ranks and words are
+    those of a search that is narrowed to all time, which reads the documents, beside turns and facts that match too.
+    """
+    words = "tea milk honey lemon sugar bread butter salt pepper buy bought".split()
+    for place in range(30):
+        said = [words[(place + step * step) % len(words)] for step in range(1, 2 + place % 7)]
+        await add_memory(conn, MEI, " ".join(said), embedded=place % 3 > 0)
+    await add_fact(conn, MEI, "drink", "tea with honey")
+    await say(pool, MEI, "s", "tea with milk", "bread and butter")
+    whole = (await find(search, query, limit=50)).memories
+    narrowed = (await find(search, query, limit=50, since=datetime(2000, 1, 1, tzinfo=UTC))).memories
+    assert {result.source for result in whole} == {"memory", "fact", "message"}
+    matched = [len(result.why.matched_terms) for result in whole if result.source == "memory"]
+    assert max(matched) >= min(len(query.split()), 2)
+    for one, other in zip(whole, narrowed, strict=True):
+        assert (one.memory_id, one.why.matched_terms, one.why.text_rank) == (
+            other.memory_id,
+            other.why.matched_terms,
+            other.why.text_rank,
+        )
+        assert one.why.bm25 == pytest.approx(other.why.bm25)
+        assert one.why.context_bm25 == pytest.approx(other.why.context_bm25)
+        assert one.score == pytest.approx(other.score)
+
+
 async def test_meaning_is_found_without_a_shared_word(search: MemorySearch, conn: asyncpg.Connection) -> None:
     """A row with a near vector is found although it has no word of the query."""
     near = await add_memory(conn, MEI, "something else entirely", embedded=False)

@@ -339,7 +339,7 @@ async def test_the_plan_reaches_every_table_by_an_index(
     await conn.execute("VACUUM ANALYZE")
     near = (vector_of("zanzibar near"), "words-1")
     learned = """'app', $1, (SELECT array_agg(id) FROM (SELECT id FROM memories WHERE user_id = $1 LIMIT $4) AS m),
-                 true, NULL, NULL, NULL, NULL, NULL, 'zanzibar', $2, $3, 'exponential', 0.1, now()"""
+                 true, NULL, NULL, NULL, NULL, NULL, 'zanzibar', $2, $3, 'exponential', 0.1, now(), NULL"""
     turns = "'app', $1, true, 'all', NULL, NULL, NULL, NULL, NULL, NULL, 'zanzibar', ' zanzibar ', $2, $3"
     small = await plan_of(conn, "search_learned", learned, "other", *near, 0)
     plans = [
