@@ -29,6 +29,7 @@ from pulse.postgres.statements import Statements
 from pulse.runs import events as run_events
 from pulse.runs.records import Run, RunLease, RunStatus, RunWritten, read_run
 from pulse.session_key import SessionKey
+from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -42,6 +43,8 @@ Usage: TypeAlias = Sequence[Mapping[str, Any]]
 
 _ERROR_LENGTH_MAX = 10_000
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
+#: The statement that also hands the context of the current span to the jobs.
+_TRACED = {"start_run": "start_run_traced", "write_run": "write_run_traced", "end_run": "end_run_traced"}
 
 
 class RunService:
@@ -312,7 +315,11 @@ class RunService:
         return RunWritten(run=run, events=outcome.events, new_events=outcome.new_events)
 
     async def _fetchrow(self, name: str, *arguments: Any) -> asyncpg.Record:
-        row = await _STATEMENTS.fetchrow(self._pool, name, *arguments)
+        tracing = current_tracing()
+        if tracing.is_on and name in _TRACED and (traceparent := tracing.traceparent) is not None:
+            row = await _STATEMENTS.fetchrow(self._pool, _TRACED[name], *arguments, traceparent)
+        else:
+            row = await _STATEMENTS.fetchrow(self._pool, name, *arguments)
         assert row is not None  # noqa: S101  # the function returns its row or raises
         return row
 

@@ -26,6 +26,7 @@ from hippocampus.providers.gemini.answers import read_answer, usage_of
 from hippocampus.providers.gemini.client import BASE_URL, GeminiClient, GeminiConnection
 from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task
 from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.providers.spoken import said_by_answer, said_by_step, task_as_messages, turns_as_messages
 from hippocampus.providers.tool_calls import ModelStep, ToolSpec, Turn
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace, sendable
 from hippocampus.records import Usage
@@ -121,7 +122,14 @@ class GeminiGenerator(StructuredGenerator):
                 lambda models: models.generate_content(model=self._model, contents=contents, config=config)
             )
 
-        return read_answer(await self._caller.call(task.operation, send, usage_of))
+        response = await self._caller.call(
+            task.operation,
+            send,
+            usage_of,
+            asked=lambda: task_as_messages(task.prompt.text, messages),
+            said_by=lambda response: said_by_answer(read_answer(response)),
+        )
+        return read_answer(response)
 
     async def converse(
         self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
@@ -140,7 +148,14 @@ class GeminiGenerator(StructuredGenerator):
                 lambda models: models.generate_content(model=self._model, contents=contents, config=config)
             )
 
-        return tool_calls.read_step(await self._caller.call("converse", send, usage_of))
+        response = await self._caller.call(
+            "converse",
+            send,
+            usage_of,
+            asked=lambda: turns_as_messages(turns, system),
+            said_by=lambda response: said_by_step(tool_calls.read_step(response)),
+        )
+        return tool_calls.read_step(response)
 
 
 class GeminiEmbedder(ChunkedEmbedder):
