@@ -92,6 +92,28 @@ class RunInput:
     resume: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostCall:
+    """A call of a tool that has no result, since its process was lost.
+
+    Attributes:
+        agent: that asked for it, by its name.
+        idempotency_key: of each attempt at it.
+        is_decided: a person's decision on it is stored, and the agent acts on it if it was not used.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    agent: str
+    idempotency_key: str
+    is_decided: bool = False
+
+
+#: Stores what is known of lost calls, and returns the interrupts of those that a person is asked for.
+SettleCalls: TypeAlias = Callable[[Sequence[LostCall]], Awaitable[Sequence[Mapping[str, Any]]]]
+
+
 class RunContext:
     """The interface of a run to its agent: what it writes is stored at once."""
 
@@ -103,8 +125,13 @@ class RunContext:
         self.usage: list[dict[str, Any]] = []
         #: Called before each call of a model, by agents that know their calls; raises `AgentError` to refuse it.
         self.before_model_call: Callable[[], None] | None = None
+        #: Called with the calls that a lost run left without a result, by agents that find them. An agent for which it
+        #: is set goes on where a run was lost, also without a message.
+        self.settle_calls: SettleCalls | None = None
         #: Called with the tokens of each call of a model, by AG-UI's names.
         self.on_usage: Callable[[Mapping[str, Any]], None] | None = None
+        #: Set by agents that know it: the model's last reply ended at a limit of tokens.
+        self.is_cut = False
         self._runs = runs
         self._carrier = carrier
         self._open: LiveText | None = None
