@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import tenacity
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
 from hippocampus.records import Usage
 from pulse.background import cancel
+from pulse.model_messages import written
 from pulse.tracing import genai
 from pulse.tracing.manager import current_tracing
 
@@ -44,6 +46,23 @@ class CallRecord:
     output_tokens: int = 0
     retried: bool = False  # the call repeats one whose transport failed
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a reply says of itself, for the span of its call.
+
+    Attributes:
+        model: that answered, as the provider names it.
+        messages: as `pulse.model_messages` makes them.
+    """
+
+    model: str | None = None
+    finish_reason: str = ""
+    messages: Sequence[Mapping[str, Any]] = ()
+
+
+#: Returns the messages that a model is asked; called only where a span keeps them.
+Asked: TypeAlias = Callable[[], Sequence[Mapping[str, Any]]]
 
 #: Called right after each call, in the event loop: it must be quick and must not raise.
 CallObserver: TypeAlias = Callable[[CallRecord], None]
@@ -124,8 +143,15 @@ class Caller:
         operation: str,
         send: Callable[[], Awaitable[Result]],
         usage_of: Callable[[Result], Usage],
+        *,
+        asked: Asked | None = None,
+        said_by: Callable[[Result], Said] | None = None,
     ) -> Result:
         """Await `send`; retry it after a transport error that requests no long wait. A rate limit is never waited for.
+
+        Args:
+            asked: what the model is asked, for the span of the call.
+            said_by: what its reply says, for the span.
 
         Raises:
             ProviderError: the last error of `send`.
@@ -141,7 +167,7 @@ class Caller:
             with attempt:
                 retried = attempt.retry_state.attempt_number > 1
                 async with self._gate.admit(operation):
-                    return await self._once(operation, send, usage_of, retried=retried)
+                    return await self._once(operation, send, usage_of, asked, said_by, retried=retried)
         raise AssertionError("tenacity returns or raises, and no gate swallows an error")
 
     async def _once(
@@ -149,13 +175,20 @@ class Caller:
         operation: str,
         send: Callable[[], Awaitable[Result]],
         usage_of: Callable[[Result], Usage],
+        asked: Asked | None,
+        said_by: Callable[[Result], Said] | None,
         *,
         retried: bool,
     ) -> Result:
         started, code, usage = time.perf_counter(), "error", Usage()
+        said: Said | None = None
         try:
             reply = await send()
             code, usage = "200", usage_of(reply)
+            if said_by is not None and current_tracing().is_on:
+                # A reply that cannot be read is refused by its reader.
+                with contextlib.suppress(Exception):
+                    said = said_by(reply)
             return reply
         except asyncio.CancelledError:
             code = "cancelled"
@@ -173,6 +206,7 @@ class Caller:
                     seconds=time.perf_counter() - started,
                     error=None if code == "200" else code,
                     attributes={
+                        **_said(asked, said, content=tracing.content),
                         genai.INPUT_TOKENS: usage.prompt_tokens or None,
                         genai.OUTPUT_TOKENS: usage.output_tokens or None,
                         "hippocampus.operation": operation,
@@ -191,6 +225,18 @@ class Caller:
                     retried=retried,
                 )
                 self._on_call(record)
+
+
+def _said(asked: Asked | None, said: Said | None, *, content: bool) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    if said is not None:
+        reasons = [said.finish_reason.lower()] if said.finish_reason else None
+        attributes = {genai.RESPONSE_MODEL: said.model, genai.FINISH_REASONS: reasons}
+    if content and asked is not None:
+        attributes[genai.INPUT_MESSAGES] = written(asked())
+    if content and said is not None:
+        attributes[genai.OUTPUT_MESSAGES] = written(said.messages)
+    return attributes
 
 
 _BACKOFF = tenacity.wait_exponential_jitter(initial=0.5, max=WAIT_SECONDS_MAX, jitter=0.5)

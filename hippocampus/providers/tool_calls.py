@@ -73,6 +73,8 @@ class ModelStep:
     Attributes:
         thought: what the model says of its reasoning, if the provider gives it.
         is_cut: the reply ended at a limit of tokens.
+        finish_reason: why the reply ended, in the provider's words.
+        model_version: that answered, as the provider names it.
     """
 
     text: str = ""
@@ -80,6 +82,8 @@ class ModelStep:
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = field(default_factory=Usage)
     is_cut: bool = False
+    finish_reason: str = ""
+    model_version: str | None = None
 
 
 @runtime_checkable

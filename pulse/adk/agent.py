@@ -36,12 +36,18 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from typing_extensions import override
 
-from pulse.adk import interrupts
+from pulse.adk import going_on, interrupts
 from pulse.adk.run_sessions import RunSessions
 from pulse.adk.sessions import PostgresSessionService
+from pulse.adk.steps import Steps
+from pulse.agui.wire import PARTIAL_KEY
 from pulse.live_text import Kind, LiveText
-from pulse.runs.agents import AgentError, RunContext
+from pulse.runs.agents import AgentError, RunContext, SettleCalls
+from pulse.session_key import SessionKey
+from pulse.tracing.manager import current_tracing
 
+#: Of the newest messages, those that end where their run was lost are looked for.
+_CUT_MAX = 100
 _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 
 
@@ -106,14 +112,25 @@ class AdkAgent:
             AgentError: there is nothing to answer, `resume` answers a call that does not wait, or the model failed.
         """
         messages, answers = _inputs_of(run.input.messages)
+        if run.settle_calls is not None and (waiting := await self._settle(run, run.settle_calls)):
+            run.interrupt(*waiting)
+            return
+        again: list[types.Part] = []
         if run.input.resume:
             answers = await self._resume(run, answers)
+        elif run.settle_calls is not None and not messages:
+            # The results that the client sent are in the session, too.
+            found = await self._unanswered(run)
+            if found is None:
+                return
+            answers, again = dict.fromkeys(found.ids), found.parts
         inputs = messages or answers
         if not inputs:
             raise AgentError("send a message of the user, or the result of a tool", "nothing_to_answer")
         streamed = _StreamedTexts(run)
-        sessions = RunSessions(self._sessions, run, inputs, streamed.ids)
-        events = self._runner(run, sessions).run_async(
+        sessions = RunSessions(self._sessions, run, inputs, streamed.ids, again=again)
+        steps = Steps()
+        events = self._runner(run, sessions, steps).run_async(
             user_id=run.run.user_id,
             session_id=run.run.session_id,
             new_message=sessions.message,
@@ -122,15 +139,17 @@ class AdkAgent:
         failure: AgentError | None = None
         stored: list[Event] = []
         try:
-            async with aclosing(events) as turns:
-                async for event in turns:
-                    failure = _failure_of(event)
-                    _count(run, event)
-                    if event.partial:
-                        await streamed.push(event)
-                    else:
-                        await streamed.end()
-                        stored.append(event)
+            with steps.running():
+                async with aclosing(events) as turns:
+                    async for event in turns:
+                        failure = _failure_of(event)
+                        _count(run, event)
+                        if event.partial:
+                            await streamed.push(event)
+                        else:
+                            await streamed.end()
+                            stored.append(event)
+                            run.is_cut = event.finish_reason is types.FinishReason.MAX_TOKENS
         finally:
             await streamed.settle()
         if failure is not None:
@@ -143,49 +162,110 @@ class AdkAgent:
 
         A client's messages also contain results of the agent's own tools: they are not passed to the agent again.
         """
-        session = await self._sessions.get_session(
-            app_name=run.run.app_name, user_id=run.run.user_id, session_id=run.run.session_id
-        )
-        events = session.events if session else []
+        events = await self._events(run)
         resumed = interrupts.answers_of(run.input.resume, events)
         await run.write(*resumed.values())
         own = {given.id for each in events if each.author != "user" for given in each.get_function_responses()}
         new = {each: content for each, content in answers.items() if content["tool_call_id"] not in own}
         return {**new, **{each: answer.content for each, answer in resumed.items()}}
 
-    def _runner(self, run: RunContext, sessions: RunSessions) -> Runner:
+    async def _settle(self, run: RunContext, settle: SettleCalls) -> Sequence[Mapping[str, Any]]:
+        """Have the calls of lost runs settled; return the interrupts of those that a person is asked for."""
+        lost = going_on.lost_calls(await self._open_turn(run), _key(run))
+        return await settle(lost) if lost else ()
+
+    async def _unanswered(self, run: RunContext) -> going_on.Unanswered | None:
+        """Return what an earlier run was lost before it answered; None if the session waits on, or has its answer.
+
+        Raises:
+            AgentError: there is neither.
+        """
+        turn = await self._open_turn(run)
+        found = going_on.unanswered(turn)
+        if found is not None:
+            return found
+        waiting = interrupts.interrupts_of(turn, _names(run.input.tools))
+        if waiting:
+            run.interrupt(*waiting)
+        elif not going_on.was_lost_after_answer(turn):
+            raise AgentError("send a message of the user, or the result of a tool", "nothing_to_answer")
+        return None
+
+    async def _open_turn(self, run: RunContext) -> list[Event]:
+        cut = {each["id"] for each in await run.history(limit=_CUT_MAX) if PARTIAL_KEY in (each.get("metadata") or {})}
+        return going_on.open_turn(await self._events(run), cut)
+
+    async def _events(self, run: RunContext) -> list[Event]:
+        key = _key(run)
+        session = await self._sessions.get_session(
+            app_name=key.app_name, user_id=key.user_id, session_id=key.session_id
+        )
+        return session.events if session else []
+
+    def _runner(self, run: RunContext, sessions: RunSessions, steps: Steps) -> Runner:
         """Return the runner of one run. Nothing in it outlives the run."""
         root = _with_tools(self._root, run.input.tools)
-        plugins: list[BasePlugin] = [] if run.before_model_call is None else [_ModelCalls(run.before_model_call)]
+        is_watched = run.before_model_call is not None or current_tracing().is_on
         services: dict[str, Any] = {
             "app_name": run.run.app_name,
             "session_service": sessions,
             "memory_service": self._memory,
             "artifact_service": self._artifacts,
         }
-        if self._app is None and not plugins:
+        if self._app is None and not is_watched:
             return Runner(agent=root, **services)
         # The services name the run's app: an App's own name has to be one that ADK takes, and is not used.
         app = self._app or App(name="hippocampus", root_agent=root)
-        update = {"root_agent": root, "plugins": [*app.plugins, *plugins]}
+        plugins = app.plugins
+        if is_watched:
+            plugins = [_ModelReplies(steps), *plugins, _ModelCalls(run.before_model_call, steps)]
+        update = {"root_agent": root, "plugins": plugins}
         return Runner(app=app.model_copy(update=update), **services)
 
 
 class _ModelCalls(BasePlugin):
-    """Asks before each call of a model; a refusal is the model's answer, which ends the run."""
+    """Asks before each call of a model; a refusal is the model's answer, which ends the run.
 
-    def __init__(self, ask: Callable[[], None]) -> None:
+    The last of the plugins: a model is not called where another one answers for it.
+    """
+
+    def __init__(self, ask: Callable[[], None] | None, steps: Steps) -> None:
         super().__init__(name="hippocampus_model_calls")
         self._ask = ask
+        self._steps = steps
 
     @override
     async def before_model_callback(
         self, *, callback_context: CallbackContext, llm_request: LlmRequest
     ) -> LlmResponse | None:
         try:
-            self._ask()
+            if self._ask is not None:
+                self._ask()
         except AgentError as error:
             return LlmResponse(error_code=error.code, error_message=str(error))
+        self._steps.ask(callback_context, llm_request)
+        return None
+
+
+class _ModelReplies(BasePlugin):
+    """Sees each reply of a model. The first of the plugins: another one may replace it."""
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__(name="hippocampus_model_replies")
+        self._steps = steps
+
+    @override
+    async def after_model_callback(
+        self, *, callback_context: CallbackContext, llm_response: LlmResponse
+    ) -> LlmResponse | None:
+        self._steps.reply(callback_context, llm_response)
+        return None
+
+    @override
+    async def on_model_error_callback(
+        self, *, callback_context: CallbackContext, llm_request: LlmRequest, error: Exception
+    ) -> LlmResponse | None:
+        self._steps.fail(callback_context, error)
         return None
 
 
@@ -255,6 +335,10 @@ def _with_tools(root: BaseAgent, tools: Sequence[Mapping[str, Any]]) -> BaseAgen
     known = {getattr(tool, "name", getattr(tool, "__name__", "")) for tool in root.tools}
     offered = [_ClientTool(tool) for tool in tools if tool["name"] not in known]
     return root.model_copy(update={"tools": [*root.tools, *offered]})
+
+
+def _key(run: RunContext) -> SessionKey:
+    return SessionKey(run.run.app_name, run.run.user_id, run.run.session_id)
 
 
 def _names(tools: Sequence[Mapping[str, Any]]) -> set[str]:

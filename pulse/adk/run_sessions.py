@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ class RunSessions(BaseSessionService):
         inputs: the contents of the messages that the agent answers, by id. They are already stored; the agent's runner
             appends them again, as one event.
         streamed: returns the messages that were streamed for the next event to store.
+        again: the parts of `inputs`, if an earlier run was lost before it answered them: they are not stored again.
 
     Attributes:
         message: the message that the agent answers.
@@ -45,12 +46,18 @@ class RunSessions(BaseSessionService):
         run: RunContext,
         inputs: Mapping[str, Any],
         streamed: Streamed,
+        *,
+        again: Sequence[types.Part] = (),
     ) -> None:
         self._stored = stored
         self._run = run
         self._inputs = list(inputs)
-        parts = [part for content in inputs.values() for part in pieces.parts_of_elsewhere(content)]
-        self.message = types.Content(role="user", parts=[types.Part.model_validate(part) for part in parts])
+        parts = list(again)
+        if not again:
+            given = [part for content in inputs.values() for part in pieces.parts_of_elsewhere(content)]
+            parts = [types.Part.model_validate(part) for part in given]
+        self.message = types.Content(role="user", parts=parts)
+        self._is_repeated = bool(again)
         self._inputs_at: float | None = None
         self._streamed = streamed
 
@@ -102,7 +109,9 @@ class RunSessions(BaseSessionService):
             return event
         stored = adk_events.to_engine(event)
         run_id = self._run.run.run_id
-        if self._inputs and event.author == "user":
+        if self._inputs and self._is_repeated and event.author == "user":
+            self._inputs = []
+        elif self._inputs and event.author == "user":
             # At the time of the messages that it repeats, so that a reader of the newest events gets both or none.
             again = pieces.repeat(stored, run_id, self._inputs, is_changed=event.content != self.message)
             await self._run.write(replace(again, timestamp=self._inputs_at or again.timestamp))

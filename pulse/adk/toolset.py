@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,23 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
-from pulse.tools.records import Tool
+from pulse.adk.steps import within_step
+from pulse.tools.records import Tool, ToolExecution, ToolOutcome
 
 if TYPE_CHECKING:
     from google.adk.agents.readonly_context import ReadonlyContext
 
     from pulse.tools.registry import ToolRegistry
+
+_KEYS = uuid.UUID("0c0b8f8e-6d5b-4a86-9f55-8f6f7c1f9a34")
+
+
+def idempotency_key(app_name: str, user_id: str, session_id: str, invocation_id: str, call_id: str) -> str:
+    """Return the key of a call: the same for each of its attempts.
+
+    An invocation keeps its id when it is resumed. It is in the key since models repeat the ids of calls.
+    """
+    return str(uuid.uuid5(_KEYS, json.dumps([app_name, user_id, session_id, invocation_id, call_id])))
 
 
 class RegistryToolset(BaseToolset):
@@ -59,22 +71,29 @@ class _RegisteredTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        with within_step(tool_context):
+            return await self._run(args, tool_context)
+
+    async def _run(self, args: dict[str, Any], tool_context: ToolContext) -> Any:
         user = tool_context.user_id
         call_id = tool_context.function_call_id or str(uuid.uuid4())
-        key = str(uuid.uuid5(uuid.NAMESPACE_URL, f"{tool_context.invocation_id}:{call_id}"))
+        session = tool_context.session
+        key = idempotency_key(session.app_name, user, session.id, tool_context.invocation_id, call_id)
         decision = tool_context.tool_confirmation
         if decision is not None:
             # ADK makes the call that waited once more, with the person's decision.
-            waiting = await self._registry.last_execution(call_id, user_id=user)
-            if waiting is not None:
+            last = await self._registry.last_execution(call_id, user_id=user)
+            if last is not None and last.status != "waiting":
+                return _recorded(last).for_model()
+            if last is not None:
                 outcome = await self._registry.confirm(
-                    waiting.id, user_id=user, approved=decision.confirmed, idempotency_key=key
+                    last.id, user_id=user, approved=decision.confirmed, idempotency_key=key
                 )
                 return outcome.for_model()
         outcome = await self._registry.call(
             self.name,
             args,
-            run_id=await self._registry.live_run(user, tool_context.session.id),
+            run_id=await self._registry.live_run(user, session.id),
             user_id=user,
             tool_call_id=call_id,
             idempotency_key=key,
@@ -84,3 +103,14 @@ class _RegisteredTool(BaseTool):
             tool_context.request_confirmation(hint=f"Confirm {self.name}")
             tool_context.actions.skip_summarization = True
         return outcome.for_model()
+
+
+def _recorded(last: ToolExecution) -> ToolOutcome:
+    """Return what is known of a call on which a person has decided before."""
+    if last.status == "succeeded":
+        return ToolOutcome(status="succeeded", execution_id=last.id, value=last.output_result)
+    if last.status in ("running", "unknown", "cancelled"):
+        message = "this call was begun before, and may have happened: check before you repeat it"
+        return ToolOutcome(status="unknown", execution_id=last.id, error_code="outcome_unknown", error=message)
+    code: Any = last.error_code or "tool_failed"
+    return ToolOutcome(status=last.status, execution_id=last.id, error_code=code, error=last.error or "it failed")

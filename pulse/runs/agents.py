@@ -46,6 +46,7 @@ from pulse.runs.service import RunService, name_of_call
 from pulse.scopes import apply_delta
 from pulse.tracing import genai
 from pulse.tracing.manager import current_tracing
+from pulse.tracing.spans import Span
 
 #: How many agents run at once in a process; further ones are refused.
 RUNS_AT_ONCE_MAX = 500
@@ -92,6 +93,28 @@ class RunInput:
     resume: Sequence[Mapping[str, Any]] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostCall:
+    """A call of a tool that has no result, since its process was lost.
+
+    Attributes:
+        agent: that asked for it, by its name.
+        idempotency_key: of each attempt at it.
+        is_decided: a person's decision on it is stored, and the agent acts on it if it was not used.
+    """
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+    agent: str
+    idempotency_key: str
+    is_decided: bool = False
+
+
+#: Stores what is known of lost calls, and returns the interrupts of those that a person is asked for.
+SettleCalls: TypeAlias = Callable[[Sequence[LostCall]], Awaitable[Sequence[Mapping[str, Any]]]]
+
+
 class RunContext:
     """The interface of a run to its agent: what it writes is stored at once."""
 
@@ -103,8 +126,13 @@ class RunContext:
         self.usage: list[dict[str, Any]] = []
         #: Called before each call of a model, by agents that know their calls; raises `AgentError` to refuse it.
         self.before_model_call: Callable[[], None] | None = None
+        #: Called with the calls that a lost run left without a result, by agents that find them. An agent for which it
+        #: is set goes on where a run was lost, also without a message.
+        self.settle_calls: SettleCalls | None = None
         #: Called with the tokens of each call of a model, by AG-UI's names.
         self.on_usage: Callable[[Mapping[str, Any]], None] | None = None
+        #: Set by agents that know it: the model's last reply ended at a limit of tokens.
+        self.is_cut = False
         self._runs = runs
         self._carrier = carrier
         self._open: LiveText | None = None
@@ -462,21 +490,29 @@ class AgentRunner:
 
     async def _work(self, context: RunContext, agent: Agent, watched: WatchedRun) -> None:
         run = context.run
-        work = asyncio.create_task(_drive(agent, context))
-        signals = [asyncio.create_task(watched.cancel_requested.wait()), asyncio.create_task(watched.lost.wait())]
-        try:
-            await asyncio.wait([work, *signals], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            await cancel(work, *signals)
-        if not work.cancelled() and work.exception() is None:
-            await self._end(run, lambda: self._runs.finish(run, result=context.result, usage=context.usage))
-        elif watched.lost.is_set() or (not work.cancelled() and isinstance(work.exception(), _LOST)):
-            _log.warning("run_lost", run_id=run.run_id)
-        elif watched.cancel_requested.is_set():
-            await self._end(run, lambda: self._runs.cancel(run, usage=context.usage))
-        else:
-            message, code = _reason(run, None if work.cancelled() else work.exception())
-            await self._end(run, lambda: self._runs.fail(run, message, code=code, usage=context.usage))
+        # The events of the end are in the trace, too: the jobs that they enqueue link to it.
+        with _span(run, self._name_of(agent)) as span:
+            work = asyncio.create_task(execute_agent(agent, context))
+            signals = [asyncio.create_task(watched.cancel_requested.wait()), asyncio.create_task(watched.lost.wait())]
+            try:
+                await asyncio.wait([work, *signals], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await cancel(work, *signals)
+            error = None if work.cancelled() else work.exception()
+            if error is not None or work.cancelled():
+                span.fail(error or "cancelled")
+            if not work.cancelled() and error is None:
+                await self._end(run, lambda: self._runs.finish(run, result=context.result, usage=context.usage))
+            elif watched.lost.is_set() or isinstance(error, _LOST):
+                _log.warning("run_lost", run_id=run.run_id)
+            elif watched.cancel_requested.is_set():
+                await self._end(run, lambda: self._runs.cancel(run, usage=context.usage))
+            else:
+                message, code = _reason(run, error)
+                await self._end(run, lambda: self._runs.fail(run, message, code=code, usage=context.usage))
+
+    def _name_of(self, agent: Agent) -> str | None:
+        return next((name for name, each in self.agents.items() if each is agent), None)
 
     async def _end(self, run: Run, end: Callable[[], Awaitable[object]]) -> None:
         """Write a run's last event; if the database is not available, the reaper ends the run."""
@@ -499,17 +535,19 @@ async def echo(run: RunContext) -> AsyncIterator[str]:
         await asyncio.sleep(0.01)
 
 
-async def _drive(agent: Agent, context: RunContext) -> None:
-    run = context.run
-    with current_tracing().span(
+def _span(run: Run, agent_name: str | None) -> Span:
+    return current_tracing().span(
         "invoke_agent",
-        attributes={genai.OPERATION: "invoke_agent", genai.CONVERSATION_ID: run.session_id},
+        attributes={
+            genai.OPERATION: "invoke_agent",
+            genai.AGENT_NAME: agent_name,
+            genai.CONVERSATION_ID: run.session_id,
+        },
         app_name=run.app_name,
         user_id=run.user_id,
         session_id=run.session_id,
         run_id=run.run_id,
-    ):
-        await execute_agent(agent, context)
+    )
 
 
 async def execute_agent(agent: Agent, context: RunContext) -> None:

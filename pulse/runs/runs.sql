@@ -16,6 +16,22 @@ SELECT run, stored FROM write_run($1, $2, $3, $4, $5::event_input[], $6, false, 
 -- redacts: $5, $6 of app $1; as $8
 SELECT run, stored FROM end_run($1, $2, $3, $4, $5::event_input[], $6, $7, false, $8)
 
+-- name: start_run_traced
+-- as start_run; then the context of a span, which the jobs carry
+-- redacts: $7 of app $1; as $11
+SELECT run, created, stored
+FROM start_run(with_traceparent($10, $1), $2, $3, $4, $5, $6, $7::event_input[], false, $8, $9, $11)
+
+-- name: write_run_traced
+-- as write_run; then as above
+-- redacts: $5 of app $1; as $8
+SELECT run, stored FROM write_run(with_traceparent($7, $1), $2, $3, $4, $5::event_input[], $6, false, $8)
+
+-- name: end_run_traced
+-- as end_run; then as above
+-- redacts: $5, $6 of app $1; as $9
+SELECT run, stored FROM end_run(with_traceparent($8, $1), $2, $3, $4, $5::event_input[], $6, $7, false, $9)
+
 -- name: get_run
 -- app, user, run id
 SELECT r AS run, t.session_id FROM runs AS r JOIN threads AS t ON t.id = r.thread_id

@@ -30,6 +30,7 @@ from pulse.postgres.statements import Statements
 from pulse.runs import events as run_events
 from pulse.runs.records import Run, RunLease, RunStatus, RunWritten, read_run
 from pulse.session_key import SessionKey
+from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -43,6 +44,8 @@ Usage: TypeAlias = Sequence[Mapping[str, Any]]
 
 _ERROR_LENGTH_MAX = 10_000
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
+#: The statement that also hands the context of the current span to the jobs.
+_TRACED = {"start_run": "start_run_traced", "write_run": "write_run_traced", "end_run": "end_run_traced"}
 
 
 class RunService:
@@ -109,8 +112,7 @@ class RunService:
         key = SessionKey(app_name, user_id, session_id.strip())
         first = message or run_events.system_event(event_types.RUN_STARTED, {})
         events = [replace(first, invocation_id=run_id)]
-        row = await _STATEMENTS.fetch_one(
-            self._pool,
+        row = await self._fetch_one(
             "start_run",
             *key,
             run_id,
@@ -166,9 +168,7 @@ class RunService:
         marked = [replace(event, invocation_id=run.run_id) for event in events]
         rows = [event_input(event) for event in marked]
         tools = [recorded for event in marked if (recorded := _recorded(event))]
-        row = await _STATEMENTS.fetch_one(
-            self._pool, "write_run", run.app_name, run.run_id, run.holder, self.lease_seconds, rows, tools
-        )
+        row = await self._fetch_one("write_run", run.app_name, run.run_id, run.holder, self.lease_seconds, rows, tools)
         return self._written(
             read_run(row["run"], user_id=run.user_id, session_id=run.session_id), marked, row["stored"]
         )
@@ -304,8 +304,8 @@ class RunService:
     ) -> RunWritten:
         marked = [replace(event, invocation_id=run.run_id) for event in events]
         rows = [event_input(event) for event in marked]
-        row = await _STATEMENTS.fetch_one(
-            self._pool, "end_run", run.app_name, run.run_id, run.holder, str(status), rows, error, error_code
+        row = await self._fetch_one(
+            "end_run", run.app_name, run.run_id, run.holder, str(status), rows, error, error_code
         )
         return self._written(
             read_run(row["run"], user_id=run.user_id, session_id=run.session_id), marked, row["stored"]
@@ -316,6 +316,12 @@ class RunService:
         if outcome.new_events:
             self._notifier.wake(outcome)
         return RunWritten(run=run, events=outcome.events, new_events=outcome.new_events)
+
+    async def _fetch_one(self, name: str, *arguments: Any) -> asyncpg.Record:
+        tracing = current_tracing()
+        if tracing.is_on and (traceparent := tracing.traceparent) is not None:
+            return await _STATEMENTS.fetch_one(self._pool, _TRACED[name], *arguments, traceparent)
+        return await _STATEMENTS.fetch_one(self._pool, name, *arguments)
 
 
 def _usage(usage: Usage) -> dict[str, Any]:

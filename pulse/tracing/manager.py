@@ -227,9 +227,8 @@ class TracingManager:
     ) -> Span:
         """Return the span of a call of a model: `operation` is ``generate_content``, ``chat`` or ``embeddings``.
 
-        `provider` is the conventions' name, such as ``gcp.gemini``, ``openai`` or ``anthropic``.
-
-        What came back is set by the names of `pulse.tracing.genai`: tokens, finish reasons, the model that answered.
+        `provider` is the conventions' name, such as ``gcp.gemini``, ``openai`` or ``anthropic``. What came back is
+        set by the caller, with the names of `pulse.tracing.genai`: tokens, finish reasons, the model that answered.
         """
         if self._recorder is None:
             return NO_SPAN

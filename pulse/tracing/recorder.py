@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import Any
@@ -165,6 +166,15 @@ class RecordedSpan:
             self._record.end_ns = self._record.start_ns + took
             self.is_recording = False
             self._recorder.end(self._record, is_sampled=self.context.is_sampled)
+
+    @contextlib.contextmanager
+    def within(self) -> Iterator[None]:
+        """See `Span`."""
+        token = _CURRENT.set(self)
+        try:
+            yield
+        finally:
+            _CURRENT.reset(token)
 
     def __enter__(self) -> RecordedSpan:
         self._token = _CURRENT.set(self)

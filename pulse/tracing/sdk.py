@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -124,12 +125,13 @@ class SdkRecorder:
         )
         self.provider.add_span_processor(_Exit(exits))
         self._tracer = self.provider.get_tracer("hippocampus")
+        self._begun: WeakValueDictionary[int, trace.Span] = WeakValueDictionary()
 
     @property
     def current(self) -> SdkSpan | None:
         """The span that runs in this context, perhaps another library's; None without one, and once it has ended."""
-        span = trace.get_current_span()
-        return SdkSpan(span, self.content) if span.is_recording() else None
+        span = self._running()
+        return None if span is None else SdkSpan(span, self.content)
 
     def begin(
         self,
@@ -147,9 +149,11 @@ class SdkRecorder:
             flags = TraceFlags(TraceFlags.SAMPLED if parent.is_sampled else TraceFlags.DEFAULT)
             remote = SpanContext(int(parent.trace_id, 16), int(parent.span_id, 16), is_remote=True, trace_flags=flags)
             context = trace.set_span_in_context(NonRecordingSpan(remote), Context())
-        elif is_new or not trace.get_current_span().is_recording():
+        elif is_new or (running := self._running()) is None:
             # Below a span that has ended, such as that of the request which started a task, nothing begins.
             context = Context()
+        else:
+            context = trace.set_span_in_context(running)
         span = self._tracer.start_span(
             name,
             context=context,
@@ -159,7 +163,15 @@ class SdkRecorder:
             record_exception=False,
             set_status_on_exception=False,
         )
+        self._begun[span.get_span_context().span_id] = span
         return SdkSpan(span, self.content)
+
+    def _running(self) -> trace.Span | None:
+        span: trace.Span | None = trace.get_current_span()
+        if span is not None and not span.is_recording():
+            # A library that is not traced itself, such as ADK, puts one in place that has the context of ours.
+            span = self._begun.get(span.get_span_context().span_id)
+        return span if span is not None and span.is_recording() else None
 
 
 class SdkSpan:
@@ -218,6 +230,10 @@ class SdkSpan:
         """End it now, or after `seconds` from its start."""
         start_ns = getattr(self._span, "start_time", None) or self._began
         self._span.end(None if seconds is None else start_ns + round(seconds * 1e9))
+
+    def within(self) -> AbstractContextManager[object]:
+        """See `Span`."""
+        return trace.use_span(self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False)
 
     def __enter__(self) -> SdkSpan:
         self._entered = trace.use_span(
@@ -302,5 +318,6 @@ def _attributes(given: Mapping[str, Any], content: bool) -> dict[str, Any]:
 
 def _value(value: Any) -> Any:
     if isinstance(value, list):
-        return value if len({type(each) for each in value}) <= 1 and not isinstance(value[:1], dict) else str(value)
+        is_plain = len({type(each) for each in value}) <= 1 and not isinstance(next(iter(value), None), dict | list)
+        return value if is_plain else str(value)
     return str(value) if isinstance(value, dict) else value

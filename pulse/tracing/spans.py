@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,12 @@ class Span(Protocol):
     def fail(self, error: BaseException | str) -> None:
         """Mark it as failed, by an exception or the name of an error."""
 
+    def end(self) -> None:
+        """End it, where no block does."""
+
+    def within(self) -> AbstractContextManager[object]:
+        """Return a block in which it is current, and which does not end it."""
+
     def __enter__(self) -> Span: ...
 
     def __exit__(
@@ -67,6 +74,13 @@ class _NoSpan:
 
     def fail(self, error: BaseException | str) -> None:
         """Do nothing."""
+
+    def end(self) -> None:
+        """Do nothing."""
+
+    def within(self) -> AbstractContextManager[object]:
+        """Do nothing."""
+        return nullcontext()
 
     def __enter__(self) -> Span:
         return self

@@ -97,7 +97,9 @@ CREATE OR REPLACE FUNCTION defer_ingest(p_document_id uuid) RETURNS bigint
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
     SELECT (procrastinate_defer_jobs_v1(ARRAY[ROW('knowledge', 'ingest_document', 0, 'knowledge:' || p_document_id, NULL,
-        jsonb_build_object('document_id', p_document_id), NULL)::procrastinate_job_to_defer_v1]))[1]
+        jsonb_strip_nulls(jsonb_build_object(
+            'document_id', p_document_id, 'traceparent', nullif(current_setting('hippocampus.traceparent', true), ''))),
+        NULL)::procrastinate_job_to_defer_v1]))[1]
 $$;
 
 -- Stores what a document says as its next version, to be ingested; the former one is searched until then. The same text,

@@ -17,9 +17,11 @@ from hippocampus.mind.executor import AgentExecutor, Budget, ExecutionResult
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
 from pulse.adk.toolset import RegistryToolset
+from pulse.runs.service import RunService
 from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 from pulse.tools.registry import ToolRegistry
+from pulse.tracing.manager import TracingManager
 from tests.support.adk import scripted
 from tests.support.live_writer import serving
 from tests.support.stream_client import OWNER, asked, run_agent
@@ -36,7 +38,10 @@ def script(request: LlmRequest) -> scripted.Reply:
     name = scripted.last_text(request)
     if name == "list":
         return types.Part(text=" ".join(sorted(request.tools_dict)))
-    return types.Part(function_call=types.FunctionCall(name=name, args={"n": 4}))
+    return [
+        types.Part(text=f"I need {name}.", thought=True),
+        types.Part(function_call=types.FunctionCall(name=name, args={"n": 4})),
+    ]
 
 
 @pytest.fixture
@@ -93,6 +98,110 @@ async def test_adk_asks_a_person_and_makes_the_call_once(registry: ToolRegistry,
     assert paid == [4]
 
 
+async def test_a_cancelled_run_over_adk_cancels_its_calls_at_once(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """The next run tells the model that the call may have happened; nobody has to answer for it."""
+    engine = OpenSessionService(pool)
+    await engine.create_session("shop", "mei", session_id="s")
+    began = asyncio.Event()
+
+    async def hang(n: int) -> None:
+        began.set()
+        await asyncio.sleep(600)
+
+    await registry.register_tool("hang", hang)
+    key = SessionKey("shop", "mei", "s")
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(script, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        executor = AgentExecutor(agent, registry)
+        task = asyncio.create_task(executor.run(pool, key, "hang", run_id="r1"))
+        async with asyncio.timeout(WAIT_SECONDS):
+            await began.wait()
+        await RunService(pool).request_cancel("shop", "mei", "r1")
+        assert (await task).status == "cancelled"
+        assert [each.status for each in await registry.executions(name="hang")] == ["cancelled"]
+        told = await executor.run(pool, key)
+    assert (told.status, "may have happened" in told.answer) == ("completed", True), told
+    assert len(await registry.executions(name="hang")) == 1
+    await engine.close()
+
+
+async def test_an_answer_of_adk_that_was_cut_is_no_completed_one(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    engine = OpenSessionService(pool)
+    await engine.create_session("shop", "mei", session_id="s")
+    model = scripted.ScriptedLlm(answer=lambda _: types.Part(text="The first"), finish=types.FinishReason.MAX_TOKENS)
+    async with PostgresSessionService(dsn) as sessions:
+        executor = AgentExecutor(AdkAgent(scripted.agent(model=model), sessions), registry)
+        found = await executor.run(pool, SessionKey("shop", "mei", "s"), "go")
+    assert (found.status, found.error_code, found.answer) == ("failed", "answer_cut", "The first")
+    await engine.close()
+
+
+@pytest.mark.parametrize("sdk", [False, True])
+async def test_adks_calls_of_models_and_tools_are_in_the_trace_of_the_run(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry, sdk: bool
+) -> None:
+    """Each in its step, by the conventions; a model that fails is a failed call. Content only where it is asked for."""
+    engine = OpenSessionService(pool)
+    await engine.create_session("shop", "mei", session_id="s")
+    await registry.register_tool("double", lambda n: 2 * n, openapi_schema={"type": "object"})
+    usage = types.GenerateContentResponseUsageMetadata(
+        prompt_token_count=1000, candidates_token_count=100, thoughts_token_count=5
+    )
+    fields: dict[str, Any] = {"usage": usage, "version": "scripted-7", "finish": types.FinishReason.STOP}
+    key = SessionKey("shop", "mei", "s")
+
+    def fail(_request: LlmRequest) -> scripted.Reply:
+        raise RuntimeError("no model")
+
+    async with PostgresSessionService(dsn) as sessions:
+        for answer, content in ((script, True), (script, False), (fail, False)):
+            model = scripted.ScriptedLlm(answer=answer, **fields)
+            agent = AdkAgent(scripted.agent(tools=[RegistryToolset(registry)], model=model), sessions)
+            with TracingManager("test", dsn, content=content, sdk=sdk):
+                found = await AgentExecutor(agent, registry, name="helper").run(pool, key, "double")
+            assert found.status == ("failed" if answer is fail else "completed")
+            spans = await pool.fetch("SELECT * FROM traces ORDER BY start_time, duration_ns DESC")
+            await pool.execute("DELETE FROM traces")
+            (run,) = (span for span in spans if span["operation_name"] == "invoke_agent")
+            assert run["attributes"]["gen_ai.agent.name"] == "helper"
+            assert {span["trace_id"] for span in spans if span["run_id"] == found.run_id} == {run["trace_id"]}
+            names = {span["span_id"]: span["operation_name"] for span in spans}
+            calls = [span for span in spans if span["operation_name"] == "generate_content scripted"]
+            tree = [
+                (span["operation_name"], names.get(span["parent_span_id"]))
+                for span in spans
+                if span["operation_name"].startswith(("agent_step", "generate_content", "execute_tool"))
+            ]
+            if answer is fail:
+                assert sorted(tree) == [("agent_step", "invoke_agent"), ("generate_content scripted", "agent_step")]
+                assert (calls[0]["status_code"], calls[0]["attributes"]["error.type"]) == ("error", "RuntimeError")
+                continue
+            assert sorted(tree) == [
+                ("agent_step", "invoke_agent"),
+                ("agent_step", "invoke_agent"),
+                ("execute_tool double", "agent_step"),
+                ("generate_content scripted", "agent_step"),
+                ("generate_content scripted", "agent_step"),
+            ]
+            for call in calls:
+                assert (call["span_kind"], call["user_id"]) == ("client", "mei")
+                assert call["attributes"]["gen_ai.response.model"] == "scripted-7"
+                assert call["attributes"]["gen_ai.response.finish_reasons"] == ["stop"]
+                assert call["attributes"]["gen_ai.usage.input_tokens"] == 1000
+                assert call["attributes"]["gen_ai.usage.output_tokens"] == 105
+                assert ("gen_ai.input.messages" in call["attributes"]) is content
+            if content:
+                said = [json.loads(call["attributes"]["gen_ai.output.messages"]) for call in calls]
+                assert said[0][0]["parts"][0]["name"] == "double"
+                asked = json.loads(calls[1]["attributes"]["gen_ai.input.messages"])
+                assert asked[-1]["role"] == "tool"
+    await engine.close()
+
+
 async def test_the_executor_runs_adks_runner_within_its_limits(
     dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
 ) -> None:
@@ -133,8 +242,17 @@ async def test_the_executor_runs_adks_runner_within_its_limits(
         assert (found.status, found.steps, found.tool_calls) == ("completed", 2, 1), found
         assert "8" in found.answer
         assert (found.prompt_tokens, found.output_tokens) == (2000, 200)
-        events = await pool.fetch("SELECT event_type FROM events WHERE event_type IN ('act', 'observe') ORDER BY 1")
-        assert len(events) == 2
+        events = await pool.fetch("SELECT event_type, content FROM events ORDER BY sequence_num")
+        kinds = [row["event_type"] for row in events]
+        assert [kind for kind in kinds if kind in ("thought", "act", "observe", "assistant_message")] == [
+            "thought", "act", "observe", "assistant_message",
+        ]  # fmt: skip
+        assert "I need double." in events[kinds.index("thought")]["content"]
+        run = await RunService(pool).get(*key[:2], found.run_id)
+        assert len(run.thinking_steps) == 1
+        (called,) = run.tool_calls
+        assert (called["tool_name"], called["is_error"]) == ("double", False)
+        assert called["result_sequence_num"] > called["sequence_num"]
         steps = await execute("go", endless, max_steps=3)
         assert (steps.status, steps.steps, steps.error_code) == ("max_steps_reached", 3, "max_steps_reached")
         spent = await execute("go", endless, budget=Budget(tokens=2000))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,59 @@ async def test_a_run_is_one_trace_from_its_steps_to_the_code_that_a_tool_runs(
     assert {(call["trace_id"], parents[call["span_id"]]) for call in calls} == {
         (run["trace_id"], f"execute_tool {call['tool_name']}") for call in calls
     }
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_each_call_of_the_model_is_a_span_of_its_step(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry, content: bool
+) -> None:
+    """With tokens, the model that answered, why it ended and, only if asked for, what was said, without secrets."""
+    key = "sk-" + "a1B2c3D4" * 5
+    async with ToolOpenAI() as fake:
+        model = openai_model(fake)
+        with TracingManager("test", dsn, content=content):
+            found = await AgentExecutor(model, registry, name="adder").run(pool, KEY, f"What is 1 + 2? {key}")
+        await model.close()
+    assert found.status == "completed"
+    spans = await pool.fetch("SELECT * FROM traces ORDER BY start_time")
+    (run,) = (span for span in spans if span["operation_name"] == "invoke_agent")
+    assert run["attributes"]["gen_ai.agent.name"] == "adder"
+    steps = [span["span_id"] for span in spans if span["operation_name"] == "agent_step"]
+    calls = [span for span in spans if span["operation_name"] == "chat m"]
+    assert [(call["parent_span_id"], call["trace_id"]) for call in calls] == [(step, run["trace_id"]) for step in steps]
+    for call in calls:
+        assert (call["span_kind"], call["run_id"]) == ("client", found.run_id)
+        assert call["attributes"]["gen_ai.usage.output_tokens"] == 5
+        assert call["attributes"]["gen_ai.response.model"] == "m"
+        assert call["attributes"]["gen_ai.response.finish_reasons"] == ["stop"]
+    said = [
+        (json.loads(call["attributes"][name]) if content else call["attributes"].get(name))
+        for call in calls
+        for name in ("gen_ai.input.messages", "gen_ai.output.messages")
+    ]
+    if not content:
+        assert said == [None] * 4
+        return
+    asked, called, shown, answered = said
+    assert [each["role"] for each in asked] == ["system", "user"]
+    assert asked[1]["parts"][0]["content"].startswith("What is 1 + 2?")
+    assert key not in str([span["attributes"] for span in spans])
+    assert called[0]["parts"][0]["name"] == "add"
+    assert [each["role"] for each in shown] == ["system", "user", "assistant", "tool", "tool"]
+    assert answered == [{"role": "assistant", "parts": [{"type": "text", "content": "it is 3"}]}]
+
+
+async def test_an_answer_that_was_cut_is_no_completed_one(pool: asyncpg.Pool, registry: ToolRegistry) -> None:
+    """The run fails with a code of its own; what there is of the answer is returned, and stored as partial."""
+
+    class Cut(ScriptedModel):
+        async def converse(self, *given: Any, **options: Any) -> Any:
+            return replace(await super().converse(*given, **options), is_cut=True)
+
+    found = await AgentExecutor(Cut(lambda _results, _question: "The first"), registry).run(pool, KEY, "go")
+    assert (found.status, found.error_code, found.answer) == ("failed", "answer_cut", "The first")
+    (stored,) = [content for kind, content in await events_of(pool) if kind == "assistant_message"]
+    assert (stored["content"], stored["partial"]) == ("The first", True)
 
 
 async def test_limits_end_a_run_with_their_codes(pool: asyncpg.Pool, registry: ToolRegistry) -> None:
@@ -344,15 +398,16 @@ async def test_a_kill_at_any_step_repeats_no_finished_call_and_leaves_none_open(
 ) -> None:
     """The process is killed at each point in turn, and this one goes on: `pay` is made at most once.
 
-    `read` may be repeated: then with the same key. `pay` may not: if it was running, its result is asked for. Every
-    call has one result, and the run ends with the answer.
+    `read` may be repeated if its end was not recorded: then with the same key. `pay` may not: if it was running, its
+    result is asked for. Every call has one result, and the run ends with the answer.
     """
-    await pool.execute("CREATE TABLE effects (tool text, key text)")
+    await pool.execute(executor_process.EFFECTS)
     sessions = OpenSessionService(pool)
     asked = []
     for point in points:
         await sessions.create_session("shop", "ann", session_id="s")
         await killed(pool, tmp_path, dsn, point, "go")
+        ended_before = await executor_process.ended_calls(pool)
         found = await executor_process.execute(dsn, None)
         if found.status == "waiting":
             asked.append(point)
@@ -366,9 +421,9 @@ async def test_a_kill_at_any_step_repeats_no_finished_call_and_leaves_none_open(
         acts = [content["tool_call_id"] for kind, content in events if kind == "act"]
         observed = [content["tool_call_id"] for kind, content in events if kind == "observe"]
         assert sorted(acts) == sorted(observed), point
-        effects = await pool.fetch("SELECT tool, key, count(*) AS n FROM effects GROUP BY tool, key")
-        assert sum(row["n"] for row in effects if row["tool"] == "pay") <= 1, (point, effects)
-        assert len([row for row in effects if row["tool"] == "read"]) == 2, (point, effects)
+        await executor_process.check_effects(pool, ended_before, point)
+        reads = await pool.fetchval("SELECT count(DISTINCT call) FROM effects WHERE tool = 'read'")
+        assert reads == 2, point
         texts = [json.dumps(content["observation"]) for kind, content in events if kind == "observe"]
         assert sum("paid 2" in text for text in texts) == 1, (point, texts)
         await sessions.delete_session("shop", "ann", "s")
@@ -392,7 +447,7 @@ async def killed(pool: asyncpg.Pool, folder: Path, dsn: str, point: str, *given:
 
 async def test_waiting_and_its_answer_survive_a_kill(pool: asyncpg.Pool, dsn: str, tmp_path: Path) -> None:
     """A process dies once its run waits, another one once it has the answer: the call is not made unasked or twice."""
-    await pool.execute("CREATE TABLE effects (tool text, key text)")
+    await pool.execute(executor_process.EFFECTS)
     sessions = OpenSessionService(pool)
     await sessions.create_session("shop", "ann", session_id="s")
     await killed(pool, tmp_path, dsn, "after:end_run:1", "go", "[]")

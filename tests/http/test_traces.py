@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
@@ -14,10 +15,15 @@ import httpx
 
 from hippocampus.client import HippocampusClient
 from pulse import TracingManager, create_pool
+from pulse.runs.agents import echo
+from pulse.runs.events import user_message
+from pulse.runs.records import Run
+from pulse.runs.service import RunService
 from pulse.tracing.reading import TraceService, as_tree
 from tests.support import worker_harness as harness
 from tests.support.live_writer import serving
 from tests.support.otlp_receiver import otlp_receiver
+from tests.support.stream_client import OWNER, asked, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
 from tests.support.writer_process import say
@@ -85,6 +91,77 @@ async def test_from_the_request_to_the_memory(dsn: str, tmp_path: Path) -> None:
     assert tree[0] == (0, request.name)
     assert (1, "append") in tree
     assert (2, "sessions.append_events_traced") in tree
+
+
+async def test_from_a_run_over_its_events_to_their_job(dsn: str, tmp_path: Path) -> None:
+    """The run of an agent is in its caller's trace; the job that its events enqueued has its own, which links to it."""
+    with running_workers(dsn, tmp_path) as workers, TracingManager("hippocampus-writer", dsn) as tracing:
+        async with (
+            serving(dsn, {"default": echo}) as writer,
+            httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as client,
+        ):
+            await writer.pool.execute("UPDATE app_policies SET fast_events = 1 WHERE app_name = '*'")
+            page = await run_agent(client, asked("t", "r1", "I live in Oslo."), traceparent=CALLER)
+            assert page.is_over
+            await workers.start("fast_replay", module="workers.worker", tracing="postgres")
+
+            async def job_span() -> asyncpg.Record | None:
+                return await writer.pool.fetchrow("SELECT * FROM traces WHERE linked_trace_id = $1", TRACE)
+
+            job = await until(job_span)
+            assert tracing.flush(10)
+            spans = {row["operation_name"]: row for row in await writer.pool.fetch("SELECT * FROM traces")}
+    assert (job["operation_name"], job["user_id"]) == ("job fast_replay", "mei")
+    run = spans["invoke_agent"]
+    assert (run["trace_id"], run["run_id"], run["attributes"]["gen_ai.agent.name"]) == (TRACE, "r1", "default")
+    assert spans["runs.end_run_traced"]["parent_span_id"] == run["span_id"]
+    assert spans["runs.start_run_traced"]["trace_id"] == TRACE
+
+
+async def test_each_write_of_a_run_hands_its_span_to_the_jobs(dsn: str) -> None:
+    """Its start, an event and its end; without tracing their statements and their jobs are as before."""
+    async with await create_pool(dsn) as pool:
+        runs = RunService(pool)
+
+        async def job_of(session: str, write: Callable[[Run], Awaitable[object]]) -> str | None:
+            """Return the context that the job of one write carries."""
+            few = "UPDATE app_policies SET fast_events = $1 WHERE app_name = '*'"
+            await pool.execute("SELECT create_session('shop', 'mei', $1)", session)
+            await pool.execute(few, 1 if session.startswith("start") else 1000)
+            started = await runs.start("shop", "mei", session, session, user_message("I live in Oslo."))
+            await pool.execute(few, 1)
+            await write(started.run)
+            args = await pool.fetchval(
+                "SELECT j.args::text FROM procrastinate_jobs AS j JOIN threads AS t"
+                " ON j.lock = 'fast_replay:' || t.id WHERE t.session_id = $1",
+                session,
+            )
+            found: str | None = json.loads(args).get("traceparent")
+            return found
+
+        writes: dict[str, Callable[[Run], Awaitable[object]]] = {
+            "start": lambda run: runs.get("shop", "mei", run.run_id),
+            "write": lambda run: runs.write(run, [user_message("I like tea.")]),
+            "end": lambda run: runs.finish(run, "Nice."),
+        }
+        with TracingManager("test", dsn) as tracing:
+            for name, write in writes.items():
+                with tracing.span("run") as span:
+                    assert await job_of(name, write) == span.traceparent, name
+        for name, write in writes.items():
+            assert await job_of(f"{name} off", write) is None, name
+        await runs.close()
+
+
+async def test_the_job_of_a_document_carries_the_span_of_its_transaction(dsn: str) -> None:
+    async with await create_pool(dsn) as pool, pool.acquire() as connection, connection.transaction():
+        jobs = []
+        for _ in range(2):
+            jobs.append(await connection.fetchval("SELECT defer_ingest(gen_random_uuid())"))
+            await connection.execute("SELECT with_traceparent($1, 'shop')", CALLER)
+        rows = await connection.fetch("SELECT args ->> 'traceparent' FROM procrastinate_jobs ORDER BY id")
+        assert len(jobs) == 2
+        assert [row[0] for row in rows] == [None, CALLER]
 
 
 async def _all(dsn: str) -> list[asyncpg.Record]:

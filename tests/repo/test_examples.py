@@ -109,6 +109,12 @@ async def test_the_research_agent_calls_calculates_and_remembers(dsn: str, pool:
         said = await asyncio.to_thread(run, "research_agent/research.py", "cy", DATABASE_URL=dsn, **chosen)
     assert "completed after 2 steps and 2 calls" in said
     assert {request.model for request in fake.requests if request.operation == "chat/completions"} == {"m"}
+    models = await pool.fetch(
+        "SELECT t.operation_name, s.operation_name AS above FROM traces AS t"
+        " JOIN traces AS s ON s.trace_id = t.trace_id AND s.span_id = t.parent_span_id"
+        " WHERE t.user_id = 'cy' AND t.span_kind = 'client' AND t.attributes ? 'gen_ai.request.model'"
+    )
+    assert {tuple(each) for each in models} == {("chat m", "agent_step")}
     await pool.execute("DELETE FROM tool_executions WHERE user_id = 'cy'")
     await pool.execute("DELETE FROM traces WHERE user_id = 'cy'")
     counts = await pool.fetchrow(

@@ -92,7 +92,8 @@ def _register_webhooks(app: App, services: Services, manager: FencedJobManager, 
 def _register_knowledge(app: App, services: Services, retry: JobRetry) -> None:
     # It needs no fence: a document's version is compared in each transaction, and what is stored twice is stored once.
     @app.task(name="ingest_document", queue=KNOWLEDGE_QUEUE, retry=retry, pass_context=True)
-    async def ingest(context: JobContext, document_id: str, tried: int = 0) -> None:
+    async def ingest(context: JobContext, document_id: str, tried: int = 0, traceparent: str | None = None) -> None:
+        # As above, for the observer.
         def will_retry(error: Exception) -> bool:
             return retry.get_retry_decision(exception=error, job=context.job) is not None
 

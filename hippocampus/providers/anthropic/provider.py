@@ -13,6 +13,7 @@ from hippocampus.providers.features import Features
 from hippocampus.providers.generation import Answer, Message, Task, strict_schema
 from hippocampus.providers.http_client import HttpConnection
 from hippocampus.providers.json_generator import JsonGenerator
+from hippocampus.providers.spoken import said_by_answer, said_by_step, task_as_messages, turns_as_messages
 from hippocampus.providers.tool_calls import ModelStep, ModelTurn, ToolSpec, Turn
 from hippocampus.records import Usage
 
@@ -77,7 +78,14 @@ class AnthropicGenerator(JsonGenerator):
         features = await self._features.find(self._probe)
         body = self._request(features, messages, task.schema, task.output_tokens(self._output_tokens_max))
         body["system"] = task.prompt.text
-        return _read(await self._caller.call(task.operation, lambda: self._send(body), _usage_of))
+        reply = await self._caller.call(
+            task.operation,
+            lambda: self._send(body),
+            _usage_of,
+            asked=lambda: task_as_messages(task.prompt.text, messages),
+            said_by=lambda reply: said_by_answer(_read(reply)),
+        )
+        return _read(reply)
 
     async def converse(
         self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
@@ -92,15 +100,14 @@ class AnthropicGenerator(JsonGenerator):
             # The API requires the tools of calls that were made, also where no further one is wanted.
             body["tools"] = tool_calls.tools_of(tools or tool_calls.former_tools(turns))
             body["tool_choice"] = {"type": "auto" if tools else "none"}
-        reply = await self._caller.call("converse", lambda: self._send(body), _usage_of)
-        answer = _read(reply)
-        return ModelStep(
-            text=answer.text,
-            thought=tool_calls.thought_of(reply),
-            calls=tool_calls.calls_of(reply),
-            usage=answer.usage,
-            is_cut=answer.is_cut,
+        reply = await self._caller.call(
+            "converse",
+            lambda: self._send(body),
+            _usage_of,
+            asked=lambda: turns_as_messages(turns, system),
+            said_by=lambda reply: said_by_step(_read_step(reply)),
         )
+        return _read_step(reply)
 
     async def _probe(self, features: Features) -> object:
         body = self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)
@@ -135,6 +142,19 @@ def _usage_of(reply: Mapping[str, Any]) -> Usage:
     return Usage(
         prompt_tokens=sum(int(counts.get(name) or 0) for name in read),
         output_tokens=int(counts.get("output_tokens") or 0),
+    )
+
+
+def _read_step(reply: Mapping[str, Any]) -> ModelStep:
+    answer = _read(reply)
+    return ModelStep(
+        text=answer.text,
+        thought=tool_calls.thought_of(reply),
+        calls=tool_calls.calls_of(reply),
+        usage=answer.usage,
+        is_cut=answer.is_cut,
+        finish_reason=answer.finish_reason,
+        model_version=answer.model_version,
     )
 
 

@@ -12,20 +12,21 @@ for a long one and for 429, which is never waited for here; and an operator, for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from google.genai import types
 
 from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import registry
-from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep, TracedAs
+from hippocampus.providers.calls import Asked, Caller, CallGate, CallObserver, Said, Sleep, TracedAs
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.gemini import tool_calls
 from hippocampus.providers.gemini.answers import read_answer, usage_of
 from hippocampus.providers.gemini.client import BASE_URL, GeminiClient, GeminiConnection
 from hippocampus.providers.generation import Answer, Message, StructuredGenerator, Task
 from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.providers.spoken import said_by_answer, said_by_step, task_as_messages, turns_as_messages
 from hippocampus.providers.tool_calls import ModelStep, ToolSpec, Turn
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace, sendable
 from hippocampus.records import Usage
@@ -132,7 +133,14 @@ class GeminiGenerator(StructuredGenerator):
             response_json_schema=task.schema,
         )
 
-        return read_answer(await self._generate(task.operation, contents, config))
+        response = await self._generate(
+            task.operation,
+            contents,
+            config,
+            asked=lambda: task_as_messages(task.prompt.text, messages),
+            said_by=lambda response: said_by_answer(read_answer(response)),
+        )
+        return read_answer(response)
 
     async def converse(
         self, turns: Sequence[Turn], tools: Sequence[ToolSpec], *, system: str = "", tokens_max: int | None = None
@@ -146,17 +154,30 @@ class GeminiGenerator(StructuredGenerator):
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
         )
 
-        return tool_calls.read_step(await self._generate("converse", contents, config))
+        response = await self._generate(
+            "converse",
+            contents,
+            config,
+            asked=lambda: turns_as_messages(turns, system),
+            said_by=lambda response: said_by_step(tool_calls.read_step(response)),
+        )
+        return tool_calls.read_step(response)
 
     async def _generate(
-        self, operation: str, contents: Any, config: types.GenerateContentConfig
+        self,
+        operation: str,
+        contents: Any,
+        config: types.GenerateContentConfig,
+        *,
+        asked: Asked,
+        said_by: Callable[[types.GenerateContentResponse], Said],
     ) -> types.GenerateContentResponse:
         async def send() -> types.GenerateContentResponse:
             return await self._client.send(
                 lambda models: models.generate_content(model=self._model, contents=contents, config=config)
             )
 
-        return await self._caller.call(operation, send, usage_of)
+        return await self._caller.call(operation, send, usage_of, asked=asked, said_by=said_by)
 
 
 class GeminiEmbedder(ChunkedEmbedder):

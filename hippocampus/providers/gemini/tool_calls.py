@@ -86,4 +86,6 @@ def read_step(response: types.GenerateContentResponse) -> ModelStep:
         calls=tuple(calls),
         usage=answer.usage,
         is_cut=answer.is_cut,
+        finish_reason=answer.finish_reason,
+        model_version=answer.model_version,
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hippocampus.errors import PermanentProviderError
 from hippocampus.providers import registry
-from hippocampus.providers.calls import Caller, CallGate, CallObserver, Sleep
+from hippocampus.providers.calls import Caller, CallGate, CallObserver, Said, Sleep
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.features import Features
 from hippocampus.providers.generation import (
@@ -33,6 +33,7 @@ from hippocampus.providers.openai.answers import (
     usage_of,
 )
 from hippocampus.providers.protocols import EmbeddingTask
+from hippocampus.providers.spoken import said_by_answer, said_by_step, task_as_messages, turns_as_messages
 from hippocampus.providers.tool_calls import ModelStep, ToolSpec, Turn
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
 
@@ -127,7 +128,13 @@ class OpenAIGenerator(JsonGenerator):
         features = await self._features.find(self._probe)
         sent = [Message("system", task.prompt.text), *messages]
         body = self._request(features, sent, task.schema, task.output_tokens(self._output_tokens_max))
-        reply = await self._caller.call(task.operation, lambda: self._send(body), usage_of)
+        reply = await self._caller.call(
+            task.operation,
+            lambda: self._send(body),
+            usage_of,
+            asked=lambda: task_as_messages(task.prompt.text, messages),
+            said_by=_said_by,
+        )
         choice = first_choice(reply)
         assert choice is not None  # noqa: S101 - `_send` has checked it
         answer = read_answer(reply, choice)
@@ -147,7 +154,14 @@ class OpenAIGenerator(JsonGenerator):
         }
         if tools:
             body["tools"] = tool_calls.tools_of(tools)
-        return tool_calls.read_step(await self._caller.call("converse", lambda: self._send(body), usage_of))
+        reply = await self._caller.call(
+            "converse",
+            lambda: self._send(body),
+            usage_of,
+            asked=lambda: turns_as_messages(turns, system),
+            said_by=lambda reply: said_by_step(tool_calls.read_step(reply)),
+        )
+        return tool_calls.read_step(reply)
 
     async def _probe(self, features: Features) -> object:
         body = self._probe_body(features)
@@ -218,6 +232,11 @@ class OpenAIEmbedder(ChunkedEmbedder):
             body["dimensions"] = self._space.dimensions
         bytes_max = REPLY_BYTES_MAX + len(batch) * _VECTOR_BYTES_MAX
         return await post(self._client, "/embeddings", body, _has_data, bytes_max=bytes_max)
+
+
+def _said_by(reply: Mapping[str, Any]) -> Said:
+    choice = first_choice(reply)
+    return Said() if choice is None else said_by_answer(read_answer(reply, choice))
 
 
 def _has_data(body: Any) -> object:

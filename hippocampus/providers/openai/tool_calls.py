@@ -76,4 +76,6 @@ def read_step(body: Mapping[str, Any]) -> ModelStep:
         calls=tuple(calls),
         usage=answer.usage,
         is_cut=answer.is_cut,
+        finish_reason=answer.finish_reason,
+        model_version=answer.model_version,
     )

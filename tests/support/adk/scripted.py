@@ -18,6 +18,8 @@ class ScriptedLlm(BaseLlm):
     model: str = "scripted"
     answer: Callable[[LlmRequest], Reply]
     usage: types.GenerateContentResponseUsageMetadata | None = None
+    version: str | None = None
+    finish: types.FinishReason | None = None
 
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
@@ -28,7 +30,12 @@ class ScriptedLlm(BaseLlm):
         if stream and text:
             for piece in (text[: len(text) // 2], text[len(text) // 2 :]):
                 yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=piece)]), partial=True)
-        yield LlmResponse(content=types.Content(role="model", parts=parts), usage_metadata=self.usage)
+        yield LlmResponse(
+            content=types.Content(role="model", parts=parts),
+            usage_metadata=self.usage,
+            model_version=self.version,
+            finish_reason=self.finish,
+        )
 
 
 def last_text(request: LlmRequest) -> str:
