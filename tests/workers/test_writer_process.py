@@ -286,7 +286,8 @@ async def _until_refused(writer: WriterProcess) -> None:
     async def refused() -> bool:
         try:
             _, out = await asyncio.open_connection("127.0.0.1", writer.port)
-        except ConnectionRefusedError:
+        except ConnectionError:
+            # Refused, or reset where the socket was closed while this waited to be accepted.
             return True
         out.close()
         return False
