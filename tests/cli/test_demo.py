@@ -59,7 +59,7 @@ def test_the_first_run_shows_everything(first: subprocess.CompletedProcess[str])
     assert [each.splitlines()[0] for each in searches] == list(samples.SAMPLE_QUERIES)
     assert all("why: words" in each for each in searches)
     assert "Fridays are fine for meetings" in searches[1].splitlines()[1], "the rule that holds now comes first"
-    assert "cried in the pump house" in searches[2].splitlines()[1], "'yesterday' is a date"
+    assert "cried in the pump house" in searches[2].splitlines()[1], f"'yesterday' is a date: {text}"
     assert "- [rule] Mei: Fridays are fine for meetings (28 May 2025)" in text
     assert "(since changed: Mei: Fridays are fine for meetings, from 28 May 2025)" in text
     used, budget = map(int, re.search(r"tokens +(\d+) of (\d+)", text).groups())
