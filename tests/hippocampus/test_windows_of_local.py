@@ -150,6 +150,15 @@ async def test_what_a_change_says_of_both_values_is_not_marked(conn: asyncpg.Con
         ("用户搬到北京了", "我去年搬到北京了，挺好的", "住在北京", "住在上海", True),
         ("Живёт в Порту", "Я живу в Порту", "живёт в Порту", "живёт в Лиссабоне", True),
         ("", "", "", "", False),
+        ("It rains in Porto.", "I live in Porto", "Porto", "home_city: Lisbon", False),
+        ("Mei lives in Porto.", "I live in Porto", "Porto", "home_city: Lisbon", True),
+        ("The city is Porto.", "Porto!", "Porto", "home_city: Lisbon", True),
+        ("用户养了一只猫", "我养了一只猫", "猫", "pet: 狗", True),
+        ("用户把猫换成了狗", "我养了一只猫", "猫", "pet: 狗", False),
+        ("下雨了", "我养了一只猫", "猫", "pet: 狗", False),
+        ("Mei has no allergies.", "No, I have no allergies", "no", "nut_allergy: yes", True),
+        ("It rains now.", "No, I have no allergies", "no", "nut_allergy: yes", False),
+        ("There is no rain.", "No, I have no allergies", "no", "nut_allergy: yes", False),
     ):
         found = await conn.fetchval(
             "SELECT states_value($1, search_document($1), $2, $3, $4)", content, turn, said, holds
