@@ -115,14 +115,18 @@ $$;
 
 -- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
 -- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
--- What is planned, liked or came about is named by its words: 'event:started_a_diet'.
+-- What is planned, liked or came about is named by its words: 'event:started_a_diet'. So is what has its name from them:
+-- 'diet_coke_preference', 'game_rules'.
 CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_fact_type = 'rule'
        OR lower(CASE WHEN p_key ~ '[a-z][A-Z]' THEN regexp_replace(p_key, '([a-z])([A-Z])', '\1_\2', 'g') ELSE p_key END)
           ~ ('(^|[^a-z])(allerg(y|ies|ic|ens?)|intoleran(t|ces?)|diets?|dietary|(food|eating)[^a-z]+restrictions?|rules?)($|[^a-z])'
              || '|过敏|不耐受|忌口|忌食|禁忌|饮食|素食|清真|规则|规矩')
-          AND lower(p_key) !~ '(^|:)(event|plan|goal|(dis)?likes?|hobby|hobbies):';
+          AND lower(p_key) !~ '(^|:)(event|plan|goal|(dis)?likes?|hobby|hobbies):'
+          AND lower(regexp_replace(p_key, '([a-z])([A-Z])', '\1_\2', 'g'))
+              !~ ('diets?[^a-z:]+(coke|cola|pepsi|sodas?)|rules?[^a-z:]+engines?'
+                  || '|(projects?|games?|grammar|engine|firewall)[^a-z:]+rules?|(游戏|项目|语法|比赛)的?规则');
 
 -- Candidates for a context window, in one round trip: what matches the query and the newest summaries ('memory'), facts
 -- that match, the standing ones and the most certain ones ('fact'), the newest turns of the session ('history'). place

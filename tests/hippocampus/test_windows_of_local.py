@@ -172,11 +172,13 @@ async def test_standing_facts_are_told_by_the_words_of_their_keys(conn: asyncpg.
         "allergy", "allergy:nuts", "caroline_allergy", "food_allergies", "nut_allergy", "family:allergy:daughter",
         "foodAllergy", "AllergyToNuts", "Allergies", "allergic to", "lactose_intolerance", "dietary_restrictions",
         "caroline_diet", "food_restrictions", "house_rules", "rule:answers", "过敏",
-        "joanna:diet", "joanna:health:lactose_intolerant", "女儿的过敏原", "饮食禁忌", "乳糖不耐受",
+        "joanna:diet", "diet:cola", "joanna:health:lactose_intolerant", "女儿的过敏原", "饮食禁忌", "乳糖不耐受",
     )  # fmt: skip
     for key in standing:
         assert await conn.fetchval("SELECT is_standing('profile', $1)", key), key
     for key in ("evan:event:2024-01-06:started_a_new_diet", "plan:start_a_diet", "likes:diet_coke"):
+        assert not await conn.fetchval("SELECT is_standing('profile', $1)", key), key
+    for key in ("diet_coke_preference", "dietCoke", "project_rules", "GameRules", "rule_engine", "游戏规则"):
         assert not await conn.fetchval("SELECT is_standing('profile', $1)", key), key
     for key in ("ruler", "favorite_food", "travel_restrictions", "home_city", "truly", "dieter", "爱好"):
         assert not await conn.fetchval("SELECT is_standing('profile', $1)", key), key
