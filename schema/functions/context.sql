@@ -230,15 +230,17 @@ BEGIN
             )
             SELECT c.context_type, c.place, c.source, c.id, c.kind, c.author, c.content, c.relevance, c.thread_id,
                    c.from_seq, c.upto_seq, c.occurred_at, c.score, t.session_id::text, c.source_seqs, c.fact_key::text,
-                   coalesce(c.is_standing, false), c.beside, o.holds, o.since
+                   coalesce(c.is_standing, false), c.beside, coalesce(l.holds, o.holds), coalesce(l.since, o.since)
             FROM candidates AS c LEFT JOIN threads AS t ON t.id = c.thread_id
+            LEFT JOIN (SELECT DISTINCT ON (o.thread_id, o.sequence_num) o.* FROM changes AS o
+                       ORDER BY o.thread_id, o.sequence_num, o.since DESC) AS l
+                ON c.source = 'message' AND l.thread_id = c.thread_id AND l.sequence_num = c.from_seq
             LEFT JOIN LATERAL (
                 SELECT o.holds, o.since
                 FROM changes AS o
-                WHERE o.thread_id = c.thread_id
-                  AND CASE WHEN c.source = 'message' THEN o.sequence_num = c.from_seq
-                           -- A summary is of a range; an insight, of some turns of one.
-                           WHEN c.kind <> 'semantic' AND o.sequence_num BETWEEN c.from_seq AND c.upto_seq
+                WHERE o.thread_id = c.thread_id AND c.source = 'memory'
+                  -- A summary is of a range; an insight, of some turns of one.
+                  AND CASE WHEN c.kind <> 'semantic' AND o.sequence_num BETWEEN c.from_seq AND c.upto_seq
                                 OR o.sequence_num = ANY (c.source_seqs)
                            THEN states_value(c.content, c.search,
                                              (SELECT g.content FROM messages AS g
