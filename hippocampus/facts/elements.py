@@ -17,6 +17,9 @@ from hippocampus.facts import keys
 from hippocampus.records import ExtractedFact, FactType
 from pulse.postgres.json_values import clean_text
 
+#: Texts that say whether there is any, as a JSON boolean does. Those of none equal the ones in `resolve_fact`.
+_WHETHER = frozenset("yes no none true false 是 否 有 无 没有".split())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
@@ -39,12 +42,12 @@ class Element:
 def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Element]:
     """Split a fact by its key's style; a key that already names its element, such as 'allergy:nuts', is kept.
 
-    So is one whose value says only whether: 'nut_allergy': true.
+    So is one whose value says only whether: 'nut_allergy': true, 'food_allergies': "none".
     """
     if base_of(fact.key):
         return [_element(fact, fact.key, fact.value, collection_of(fact.fact_type, fact.key, styles))]
     values = fact.value if isinstance(fact.value, list) else [fact.value]
-    if isinstance(fact.value, bool) or keys.style_of(fact.fact_type, fact.key, styles) == "profile":
+    if _says_whether(fact.value) or keys.style_of(fact.fact_type, fact.key, styles) == "profile":
         ended = values if fact.ended else [fact.value]
         return [_element(fact, fact.key, value, None) for value in ended]
     collection = keys.normal_key(fact.key)
@@ -65,6 +68,10 @@ def collection_of(fact_type: FactType, key: str, styles: keys.Styles | None) -> 
     base = base_of(key)
     is_element = base and keys.style_of(fact_type, base, styles) == "collection"
     return keys.normal_key(base) if is_element else None
+
+
+def _says_whether(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, str) and value.strip(" .!。！").lower() in _WHETHER)
 
 
 def _element(fact: ExtractedFact, key: str, value: Any, collection: str | None) -> Element:

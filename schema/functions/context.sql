@@ -33,16 +33,31 @@ AS $$
     FROM unnest(tsvector_to_array(search_document(coalesce(p_text, '')))) AS t (term)
 $$;
 
+-- Whether a text has the words of another; Chinese and Japanese have no spaces between words. '' is in no text.
+CREATE OR REPLACE FUNCTION says_words(p_content text, p_words text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF btrim(p_words) = '' OR is_cjk(left(btrim(p_words), 1)) THEN
+        RETURN btrim(p_words) <> '' AND strpos(lower(p_content), lower(btrim(p_words))) > 0;
+    END IF;
+    RETURN strpos(' ' || plain_key(p_content) || ' ', ' ' || plain_key(p_words) || ' ') > 0;
+END
+$$;
+
 -- Whether a memory says what a fact's former value was extracted from: it quotes the turn, or a sentence of it says the
 -- value. That takes most of the words that the value has and what holds now (p_holds, '' for nothing) has not, and beside
--- them another one of the value or the turn, if the value has any: 'It rains in Porto' does not say who lives there.
--- p_search: the terms of the memory.
+-- them another one of the value or, as far as the turn has any beside the value, of the turn: 'It rains in Porto' does not
+-- say who lives there. A value without telling words ('猫') is said where it stands and what holds now does not.
+-- p_search: the terms of the memory. Of a turn that is too long to be quoted, the beginning counts.
 CREATE OR REPLACE FUNCTION states_value(
     p_content text, p_search tsvector, p_turn text, p_said text, p_holds text) RETURNS boolean
 LANGUAGE plpgsql STABLE PARALLEL SAFE SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_quoted constant text := lower(btrim(p_turn, E' \n\t.!?。！？'));
+    v_start  constant text := left(p_turn, 30000);
+    v_quoted constant text := CASE WHEN octet_length(p_turn) <= octet_length(p_content) + 64
+                                   THEN lower(btrim(p_turn, E' \n\t.!?。！？')) ELSE '' END;
     v_turn   text[];
     v_value  text[];
     v_held   text;
@@ -52,17 +67,21 @@ DECLARE
     v_terms  text[];
 BEGIN
     IF v_quoted <> '' AND strpos(lower(p_content), v_quoted) > 0 THEN
-        v_turn := telling_terms(p_turn);
+        v_turn := telling_terms(v_start);
         IF cardinality(v_turn) > 1 THEN
             RETURN true;
         END IF;
     END IF;
     v_value := telling_terms(p_said);
+    -- Without its key, if it has one.
+    v_held := regexp_replace(p_holds, '^[^:]{1,255}: ', '');
+    IF v_value = '{}' THEN
+        RETURN says_words(p_content, p_said) AND NOT says_words(p_content, v_held)
+               AND (is_cjk(left(p_said, 1)) OR coalesce(v_turn, telling_terms(v_start)) && tsvector_to_array(p_search));
+    END IF;
     IF NOT v_value && tsvector_to_array(p_search) THEN
         RETURN false;
     END IF;
-    -- Without its key, if it has one.
-    v_held := regexp_replace(p_holds, '^[^:]{1,255}: ', '');
     v_own := ARRAY(SELECT unnest(v_value) EXCEPT SELECT unnest(telling_terms(v_held)));
     -- Of pairs, those that have no character of what holds now: of '住在北京' before '住在上海' that is '北京'.
     v_own := coalesce(nullif(ARRAY(SELECT o.term FROM unnest(v_own) AS o (term)
@@ -71,7 +90,7 @@ BEGIN
     IF NOT v_own && tsvector_to_array(p_search) THEN
         RETURN false;
     END IF;
-    v_turn := coalesce(v_turn, telling_terms(p_turn));
+    v_turn := coalesce(v_turn, telling_terms(v_start));
     v_new := ARRAY(SELECT unnest(telling_terms(v_held)) EXCEPT SELECT unnest(v_value));
     v_least := CASE WHEN cardinality(v_own) <= 2 THEN cardinality(v_own)
                     WHEN is_cjk(left(v_own[1], 1)) THEN (cardinality(v_own) + 1) / 2
@@ -83,7 +102,8 @@ BEGIN
         CONTINUE WHEN (SELECT count(*) FROM unnest(v_own) AS o (term) WHERE o.term = ANY (v_terms)) < v_least;
         -- 'We moved from Porto to Lisbon' says what holds now.
         CONTINUE WHEN v_new <> '{}' AND v_new <@ v_terms;
-        IF v_value <@ v_own OR v_terms <@ (v_turn || v_value)
+        IF v_value <@ v_own AND (cardinality(v_value) > 1 OR NOT v_value <@ v_turn OR v_turn <@ v_value)
+           OR v_terms <@ (v_turn || v_value)
            OR EXISTS (SELECT FROM unnest(v_terms) AS t (term)
                       WHERE t.term = ANY (v_turn || v_value) AND t.term <> ALL (v_own)) THEN
             RETURN true;
@@ -95,14 +115,18 @@ $$;
 
 -- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
 -- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
--- What is planned, liked or came about is named by its words: 'event:started_a_diet'.
+-- What is planned, liked or came about is named by its words: 'event:started_a_diet'. So is what has its name from them:
+-- 'diet_coke_preference', 'game_rules'.
 CREATE OR REPLACE FUNCTION is_standing(p_fact_type text, p_key text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN p_fact_type = 'rule'
        OR lower(CASE WHEN p_key ~ '[a-z][A-Z]' THEN regexp_replace(p_key, '([a-z])([A-Z])', '\1_\2', 'g') ELSE p_key END)
           ~ ('(^|[^a-z])(allerg(y|ies|ic|ens?)|intoleran(t|ces?)|diets?|dietary|(food|eating)[^a-z]+restrictions?|rules?)($|[^a-z])'
              || '|过敏|不耐受|忌口|忌食|禁忌|饮食|素食|清真|规则|规矩')
-          AND lower(p_key) !~ '(^|:)(event|plan|goal|(dis)?likes?|hobby|hobbies):';
+          AND lower(p_key) !~ '(^|:)(event|plan|goal|(dis)?likes?|hobby|hobbies):'
+          AND lower(regexp_replace(p_key, '([a-z])([A-Z])', '\1_\2', 'g'))
+              !~ ('diets?[^a-z:]+(coke|cola|pepsi|sodas?)|rules?[^a-z:]+engines?'
+                  || '|(projects?|games?|grammar|engine|firewall)[^a-z:]+rules?|(游戏|项目|语法|比赛)的?规则');
 
 -- Candidates for a context window, in one round trip: what matches the query and the newest summaries ('memory'), facts
 -- that match, the standing ones and the most certain ones ('fact'), the newest turns of the session ('history'). place
@@ -206,14 +230,18 @@ BEGIN
             )
             SELECT c.context_type, c.place, c.source, c.id, c.kind, c.author, c.content, c.relevance, c.thread_id,
                    c.from_seq, c.upto_seq, c.occurred_at, c.score, t.session_id::text, c.source_seqs, c.fact_key::text,
-                   coalesce(c.is_standing, false), c.beside, o.holds, o.since
+                   coalesce(c.is_standing, false), c.beside, coalesce(l.holds, o.holds), coalesce(l.since, o.since)
             FROM candidates AS c LEFT JOIN threads AS t ON t.id = c.thread_id
+            LEFT JOIN (SELECT DISTINCT ON (o.thread_id, o.sequence_num) o.* FROM changes AS o
+                       ORDER BY o.thread_id, o.sequence_num, o.since DESC) AS l
+                ON c.source = 'message' AND l.thread_id = c.thread_id AND l.sequence_num = c.from_seq
             LEFT JOIN LATERAL (
                 SELECT o.holds, o.since
                 FROM changes AS o
-                WHERE o.thread_id = c.thread_id
-                  AND CASE WHEN c.source = 'message' THEN o.sequence_num = c.from_seq
-                           WHEN o.sequence_num BETWEEN c.from_seq AND c.upto_seq OR o.sequence_num = ANY (c.source_seqs)
+                WHERE o.thread_id = c.thread_id AND c.source = 'memory'
+                  -- A summary is of a range; an insight, of some turns of one.
+                  AND CASE WHEN c.kind <> 'semantic' AND o.sequence_num BETWEEN c.from_seq AND c.upto_seq
+                                OR o.sequence_num = ANY (c.source_seqs)
                            THEN states_value(c.content, c.search,
                                              (SELECT g.content FROM messages AS g
                                               WHERE g.thread_id = o.thread_id AND g.sequence_num = o.sequence_num),

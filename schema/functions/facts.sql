@@ -202,8 +202,9 @@ AS $$
 $$;
 
 -- Which fact a statement is about: that of its key, of a merged key, of the key's normal form, or the one that is
--- similar enough in meaning. Facts of another subject, collection or user never match, nor does one from which this key
--- was parted by undo_merge. No row: it is a new fact.
+-- similar enough in meaning. An element is also what its collection's own key says of one value, as it did before the key
+-- held many: the same value, or that there is none. Facts of another subject, collection or user never match, nor does one
+-- from which this key was parted by undo_merge. No row: it is a new fact.
 CREATE OR REPLACE FUNCTION resolve_fact(p_app_name text, p_user_id text, p_fact fact_input, p_embedding_model text)
 RETURNS TABLE (fact_id uuid, key varchar, method text, similarity double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -220,6 +221,15 @@ BEGIN
         SELECT f.id, f.key, 'normal_form', 1::double precision FROM facts AS f
         WHERE f.user_id = p_user_id AND f.app_name = p_app_name AND f.fact_type = p_fact.fact_type
           AND f.normal_key = coalesce(p_fact.normal_key, plain_key(p_fact.key))
+          AND NOT is_parted(p_app_name, p_user_id, p_fact.fact_type, p_fact.key, f.id);
+    IF FOUND THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+        SELECT f.id, f.key, 'normal_form', 1::double precision FROM facts AS f
+        WHERE f.user_id = p_user_id AND f.app_name = p_app_name AND f.fact_type = p_fact.fact_type
+          AND f.normal_key = p_fact.collection AND f.collection IS NULL
+          AND value_words(f.value) IN (value_words(p_fact.value), 'none', 'no', 'false', '无', '没有')
           AND NOT is_parted(p_app_name, p_user_id, p_fact.fact_type, p_fact.key, f.id);
     IF FOUND OR p_fact.embedding IS NULL THEN
         RETURN;
@@ -529,7 +539,7 @@ RETURN strpos(' ' || p_one || ' ', ' ' || p_other || ' ') > 0 OR strpos(' ' || p
     OR p_one ~ '[\u3040-\u9fff]' AND p_other ~ '[\u3040-\u9fff]' AND (strpos(p_one, p_other) > 0 OR strpos(p_other, p_one) > 0);
 
 -- The facts that a retraction may be about: that of its key, in any spelling; of a collection's own key every element;
--- of an element also those that are worded alike.
+-- of an element also those that are worded alike, and what the collection's own key says of one value or of a list.
 CREATE OR REPLACE FUNCTION retraction_targets(p_app_name text, p_user_id text, p_fact fact_input, p_embedding_model text)
 RETURNS SETOF facts
 LANGUAGE sql STABLE SET search_path FROM CURRENT
@@ -542,7 +552,8 @@ AS $$
       AND (f.id IN (SELECT fact_id FROM named)
            OR f.collection = p_fact.collection
               AND (p_fact.content = '' OR NOT EXISTS (SELECT FROM named)
-                   AND worded_alike(value_words(f.value), plain_key(p_fact.content))))
+                   AND worded_alike(value_words(f.value), plain_key(p_fact.content)))
+           OR f.collection IS NULL AND f.normal_key = p_fact.collection)
     ORDER BY f.fact_type, f.key
 $$;
 

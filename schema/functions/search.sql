@@ -915,7 +915,8 @@ BEGIN
     IF btrim(p_query) = '' OR p_query IS NULL THEN
         RAISE EXCEPTION 'the query is blank: give the words to search for' USING ERRCODE = 'HP007';
     ELSIF p_limit NOT BETWEEN 1 AND (CASE WHEN p_bare THEN 4000 ELSE 1000 END) THEN
-        RAISE EXCEPTION 'limit must be from 1 to 1000, not %', p_limit USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'limit must be from 1 to %, not %', CASE WHEN p_bare THEN 4000 ELSE 1000 END, p_limit
+            USING ERRCODE = 'HP007';
     ELSIF NOT p_sources <@ '{memory,fact,message}' OR p_messages NOT IN ('recent', 'all', 'none') THEN
         RAISE EXCEPTION 'sources are memory, fact and message; messages is recent, all or none' USING ERRCODE = 'HP007';
     END IF;

@@ -302,6 +302,19 @@ async def test_what_a_superseded_fact_was_extracted_from_is_marked(
         "SELECT content, changed FROM context_candidates($1, $2, NULL, '') WHERE source = 'memory'", APP, MEI
     )
     assert [tuple(row) for row in rows] == [("Mei lives in Porto", "city: Lisbon")]
+    for text, turns in (("Mei lives in Porto and likes it", [1]), ("Mei, who lives in Porto, minds the rain", [2])):
+        await add_memory(
+            conn, MEI, text, memory_type="semantic", thread_id=threads["s-1"], from_seq=1, upto_seq=2, source_seqs=turns
+        )
+    insights = await conn.fetch(
+        "SELECT content, changed FROM context_candidates($1, $2, NULL, 'likes minds') WHERE kind = 'semantic'",
+        APP,
+        MEI,
+    )
+    assert [row["changed"] for row in insights] == [
+        "city: Lisbon" if "likes" in row["content"] else None for row in insights
+    ]
+    assert len(insights) == 2
     resumed = await assembler.assemble(app_name=APP, user_id=MEI, session_id="s-1", query="")
     assert f"[user]: I live in Porto {note}" in resumed.text
     await conn.execute("UPDATE facts SET valid_until = $2 WHERE id = $1", fact, days_ago(1))

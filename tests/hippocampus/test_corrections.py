@@ -11,6 +11,7 @@ import pytest
 
 from hippocampus.consolidation.replay import MemoryReplay
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.facts.keys import normal_key
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiGenerator
 from hippocampus.providers.local.provider import LocalEmbedder
@@ -127,6 +128,49 @@ async def test_a_collection_ends_as_a_whole(pool: asyncpg.Pool) -> None:
     await tell(pool, scripted(fact("allergies", ["nuts", "pollen"]), fact("pet", "a cat")), "...")
     assert await tell(pool, scripted(fact("allergies", None, ended=True)), "...", day=1) == ["ended"]
     assert list((await holds(pool)).values()) == ["a cat"]
+
+
+@pytest.mark.parametrize(
+    ("held", "ended", "left"),
+    [
+        ("peanuts", "peanuts", {}),
+        ("peanuts", None, {}),
+        ("peanuts", "milk", {"caroline_allergy": "peanuts"}),
+        (["peanuts", "milk"], "peanuts", {"caroline_allergy": ["milk"]}),
+    ],
+)
+async def test_what_was_stored_before_its_key_held_many_ends(
+    pool: asyncpg.Pool, held: Any, ended: Any, left: dict[str, Any]
+) -> None:
+    """A retraction of one element reaches the value of the collection's own key; the same value is not stored twice."""
+    style = "INSERT INTO fact_styles (app_name, fact_type, normal_key, style) VALUES ($1, 'profile', $2, 'profile')"
+    await pool.execute(style, APP, normal_key("caroline_allergy"))
+    await tell(pool, scripted(fact("caroline_allergy", held)), "...")
+    await pool.execute("DELETE FROM fact_styles")
+    if isinstance(held, str):
+        assert await tell(pool, scripted(fact("caroline_allergy", held)), "...", day=1) == ["confirmed"]
+    assert await holds(pool) == {"caroline_allergy": held}
+    outcomes = await tell(pool, scripted(fact("caroline_allergy", ended, ended=True)), "...", day=2)
+    assert outcomes == ["unknown" if ended == "milk" and isinstance(held, str) else "ended"]
+    assert await holds(pool) == left
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "left"),
+    [
+        ("nut_allergy", ["yes", "no"], {"nut_allergy": "no"}),
+        ("坚果过敏", ["有", "没有"], {"坚果过敏": "没有"}),
+        ("food_allergies", ["none", "peanuts"], {"food_allergies": "peanuts"}),
+        ("food_allergies", ["None.", "peanuts", "milk"], {"food_allergies": "peanuts", "food_allergies:milk": "milk"}),
+    ],
+)
+async def test_whether_there_is_any_is_one_value(
+    pool: asyncpg.Pool, key: str, values: list[str], left: dict[str, Any]
+) -> None:
+    """What a collection's own key says in a word of yes or no does not stand beside its contrary."""
+    for number, value in enumerate(values):
+        await tell(pool, scripted(fact(key, value)), "...", day=number)
+    assert await holds(pool) == left
 
 
 @pytest.mark.parametrize(

@@ -647,3 +647,6 @@ async def test_a_bare_search_finds_the_same_rows_without_their_content(
         assert [row[column] for row in bare] == [row[column] for row in whole], column
     assert all(row["content"] for row in whole)
     assert [(row["content"], row["metadata"], row["matched_terms"]) for row in bare] == [(None, None, [])] * len(bare)
+    for bare, most in ((False, 1000), (True, 4000)):
+        with pytest.raises(asyncpg.PostgresError, match=f"limit must be from 1 to {most}, not 4001"):
+            await conn.fetch(sql.replace("10", "4001"), APP, MEI, bare)
