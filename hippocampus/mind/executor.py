@@ -414,7 +414,7 @@ class AgentExecutor:
             await asyncio.gather(*filter(None, tasks), return_exceptions=True)
         return waiting
 
-    async def _observe(self, run: RunContext, call: ToolCall, outcome: ToolOutcome) -> None:
+    async def _observe(self, run: RunContext, call: ToolCall, outcome: ToolOutcome, *, key: str | None = None) -> None:
         await run.write(
             run_events.observe(
                 call.name,
@@ -422,7 +422,7 @@ class AgentExecutor:
                 tool_call_id=call.id,
                 is_error=outcome.is_error,
                 # The result of a call is stored once, whoever stores it.
-                event_id=f"result-of-{call.id}",
+                event_id=f"result-of-{key or call.id}",
             )
         )
 
@@ -439,7 +439,7 @@ class AgentExecutor:
             raise AgentError(f"nothing waits for an answer to {', '.join(unknown)[:300]}", "unknown_interrupt")
         calls: list[tuple[ToolCall, ToolOutcome | None]] = []
         for call in conversation.open_calls:
-            last = await self._registry.last_execution(call.id, user_id=run.run.user_id)
+            last = await self._registry.last_execution(call.id, user_id=run.run.user_id, session_id=run.run.session_id)
             calls.append((call, await self._outcome_of(run, call, last, answers)))
         return await self._make(run, calls, result) if calls else []
 
@@ -458,7 +458,7 @@ class AgentExecutor:
             if outcome.status == "waiting":
                 waiting.append(await self._interrupt_of(call, outcome))
             else:
-                await self._observe(run, call, outcome)
+                await self._observe(run, call, outcome, key=lost.idempotency_key)
         own = {_result_id(call) for call in calls}
         run.input = replace(run.input, resume=[each for each in run.input.resume if each["interruptId"] not in own])
         return waiting
@@ -471,7 +471,9 @@ class AgentExecutor:
         What was not begun is not made here, where the agent's own checks of its calls are not.
         """
         user = run.run.user_id
-        last = await self._registry.last_execution(call.id, user_id=user)
+        last = await self._registry.last_execution(
+            call.id, user_id=user, session_id=run.run.session_id, asked_at=lost.asked_at
+        )
         if last is None or last.tool_name != call.name:
             try:
                 await self._registry.get(call.name)
@@ -494,7 +496,12 @@ class AgentExecutor:
             )
             if outcome.status != "waiting" or outcome.execution_id is None:
                 return outcome
-            last = await self._registry.last_execution(call.id, user_id=user) or last
+            last = (
+                await self._registry.last_execution(
+                    call.id, user_id=user, session_id=run.run.session_id, asked_at=lost.asked_at
+                )
+                or last
+            )
         elif lost.is_decided:
             return None
         # Nobody was asked for a confirmation, and nobody will be.

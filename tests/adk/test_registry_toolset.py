@@ -10,16 +10,21 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from google.adk.events import Event
 from google.adk.models import LlmRequest
 from google.genai import types
 
 from hippocampus.mind.executor import AgentExecutor, Budget, ExecutionResult
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
+from pulse.adk.run_sessions import RunSessions
 from pulse.adk.toolset import RegistryToolset
+from pulse.runs.agents import RunContext, RunInput
+from pulse.runs.events import user_message
 from pulse.runs.service import RunService
 from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
+from pulse.streams.deltas import PgDeltaCarrier
 from pulse.tools.registry import ToolRegistry
 from pulse.tracing.manager import TracingManager
 from tests.support.adk import scripted
@@ -274,3 +279,87 @@ async def test_the_executor_runs_adks_runner_within_its_limits(
         done = await execute(None, resume=[answer])
         assert (done.status, paid) == ("completed", [4]), done
     await engine.close()
+
+
+async def test_a_call_is_not_taken_for_another_one_with_its_id(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """A model repeats its ids: a lost call has not the result of another session's call, nor of an earlier one."""
+    engine = OpenSessionService(pool)
+    sent: list[int] = []
+
+    def send(n: int) -> str:
+        sent.append(n)
+        return "sent"
+
+    def ask_once(request: LlmRequest) -> scripted.Reply:
+        if request.contents[-1].parts and request.contents[-1].parts[0].function_response:
+            return script(request)
+        return types.Part(function_call=types.FunctionCall(id="functions.send:0", name="send", args={"n": 4}))
+
+    await registry.register_tool("send", send)
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(ask_once, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        executor = AgentExecutor(agent, registry)
+        for session in ("a", "b"):
+            await engine.create_session("shop", "mei", session_id=session)
+        assert "sent" in (await executor.run(pool, SessionKey("shop", "mei", "a"), "go")).answer
+        for n, session in enumerate("bab"):
+            key = SessionKey("shop", "mei", session)
+            await lose_a_call(pool, sessions, key, f"lost-{n}", "functions.send:0", "send")
+            told = await executor.run(pool, key)
+            assert (told.status, "lost before it made this call" in told.answer) == ("completed", True), told
+    assert sent == [4]
+    await engine.close()
+
+
+async def test_a_decision_is_on_the_call_of_its_own_session(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """Two sessions wait with one id; the earlier one is confirmed, then the later one, and both are made."""
+    engine = OpenSessionService(pool)
+    paid: list[int] = []
+
+    def ask(request: LlmRequest) -> scripted.Reply:
+        said = request.contents[-1].parts or []
+        if said and said[0].function_response:
+            return script(request)
+        n = int(scripted.last_text(request))
+        return types.Part(function_call=types.FunctionCall(id="functions.pay:0", name="pay", args={"n": n}))
+
+    def pay(n: int) -> None:
+        paid.append(n)
+
+    await registry.register_tool("pay", pay, permissions={"requires_confirmation": True})
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(ask, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        executor = AgentExecutor(agent, registry)
+        asked = {}
+        for n, session in enumerate("ab"):
+            await engine.create_session("shop", "mei", session_id=session)
+            found = await executor.run(pool, SessionKey("shop", "mei", session), str(n))
+            asked[session] = found.interrupts[0]["id"]
+        for session in "ab":
+            answer = {"interruptId": asked[session], "status": "resolved", "payload": {"confirmed": session == "a"}}
+            await executor.run(pool, SessionKey("shop", "mei", session), resume=[answer])
+    assert paid == [0]
+    statuses = {each.input_params["n"]: each.status for each in await registry.executions()}
+    assert statuses == {0: "succeeded", 1: "refused"}
+    await engine.close()
+
+
+async def lose_a_call(
+    pool: asyncpg.Pool, sessions: PostgresSessionService, key: SessionKey, run_id: str, call_id: str, name: str
+) -> None:
+    """Leave a run that ended after its model had asked for a call."""
+    runs = RunService(pool)
+    run = (await runs.start(*key, run_id, user_message("go"), alone=True)).run
+    context = RunContext(runs, PgDeltaCarrier(pool), run, RunInput(messages=[]))
+    own = RunSessions(sessions, context, {}, dict)
+    session = await own.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+    assert session is not None
+    call = types.Part(function_call=types.FunctionCall(id=call_id, name=name, args={"n": 4}))
+    asked_for = Event(author="helper", invocation_id=run_id, content=types.Content(role="model", parts=[call]))
+    await own.append_event(session, asked_for)
+    await runs.fail(context.run, "its process was lost", code="orphaned")
+    await runs.close()
