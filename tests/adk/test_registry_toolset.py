@@ -30,7 +30,7 @@ from pulse.tracing.manager import TracingManager
 from tests.support.adk import scripted
 from tests.support.live_writer import serving
 from tests.support.stream_client import OWNER, asked, run_agent
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -345,6 +345,35 @@ async def test_a_decision_is_on_the_call_of_its_own_session(
     assert paid == [0]
     statuses = {each.input_params["n"]: each.status for each in await registry.executions()}
     assert statuses == {0: "succeeded", 1: "refused"}
+    await engine.close()
+
+
+async def test_an_approved_call_that_was_begun_may_have_happened(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """It may be repeated, but only with a confirmation, which nobody is asked for: the model is told."""
+    engine = OpenSessionService(pool)
+    await engine.create_session("shop", "mei", session_id="s")
+    key = SessionKey("shop", "mei", "s")
+    began: list[int] = []
+
+    async def pay(n: int) -> None:
+        began.append(n)
+        await asyncio.sleep(600)
+
+    await registry.register_tool("pay", pay, nature="again", permissions={"requires_confirmation": True})
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(script, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        asked_for = await AgentExecutor(agent, registry).run(pool, key, "pay")
+        answer = {"interruptId": asked_for.interrupts[0]["id"], "status": "resolved", "payload": {"confirmed": True}}
+        task = asyncio.create_task(AgentExecutor(agent, registry).run(pool, key, run_id="r2", resume=[answer]))
+        await until(lambda: bool(began))
+        await RunService(pool).request_cancel("shop", "mei", "r2")
+        assert (await task).status == "cancelled"
+        told = await AgentExecutor(agent, registry).run(pool, key)
+    assert (told.status, "may have happened" in told.answer) == ("completed", True), told
+    assert [each.status for each in await registry.executions()] == ["refused", "cancelled"]
+    assert began == [4]
     await engine.close()
 
 

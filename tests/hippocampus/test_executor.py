@@ -352,6 +352,25 @@ async def test_a_person_confirms_a_call_by_the_next_run(
     assert len(paid) == count
 
 
+async def test_a_tool_that_was_deleted_is_not_asked_about(pool: asyncpg.Pool, registry: ToolRegistry) -> None:
+    """Its calls that wait, and those whose process was lost, get a result, and the run goes on."""
+    rules = {"requires_confirmation": True}
+    for status in ("waiting", "unknown"):
+        await registry.register_tool("pay", lambda n: n, openapi_schema={"type": "object"}, permissions=rules)
+        asked = await execute(pool, registry, lambda _results, _question: [("pay", {"n": 1})], message=status)
+        assert asked.status == "waiting"
+        if status == "unknown":
+            await pool.execute(
+                "UPDATE tool_executions SET status = 'unknown', held_params = NULL, ended_at = engine_now()"
+                " WHERE status = 'waiting'"
+            )
+        await pool.execute("DELETE FROM tools WHERE name = 'pay'")
+        model = ScriptedModel(lambda results, _question: results[-1].text)
+        told = await AgentExecutor(model, registry).run(pool, KEY)
+        assert told.status == "completed", told
+        assert ("may have happened" if status == "unknown" else "any more") in told.answer
+
+
 async def test_the_clients_own_tools_are_answered_by_the_next_run(pool: asyncpg.Pool, registry: ToolRegistry) -> None:
     form = FrontendTool(
         name="form",
