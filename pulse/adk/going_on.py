@@ -38,7 +38,8 @@ def open_turn(events: Sequence[Event], cut: Collection[str]) -> list[Event]:
     """
     turn: list[Event] = []
     for event in reversed(events):
-        if _is_answer(event) and event.id not in cut:
+        is_cut = event.id in cut or event.finish_reason is types.FinishReason.MAX_TOKENS
+        if _is_answer(event) and not is_cut:
             break
         turn.append(event)
     return turn[::-1]

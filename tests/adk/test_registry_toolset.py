@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from google.adk.agents import SequentialAgent
 from google.adk.events import Event
 from google.adk.models import LlmRequest
 from google.genai import types
@@ -140,8 +141,13 @@ async def test_an_answer_of_adk_that_was_cut_is_no_completed_one(
     model = scripted.ScriptedLlm(answer=lambda _: types.Part(text="The first"), finish=types.FinishReason.MAX_TOKENS)
     async with PostgresSessionService(dsn) as sessions:
         executor = AgentExecutor(AdkAgent(scripted.agent(model=model), sessions), registry)
-        found = await executor.run(pool, SessionKey("shop", "mei", "s"), "go")
-    assert (found.status, found.error_code, found.answer) == ("failed", "answer_cut", "The first")
+        key = SessionKey("shop", "mei", "s")
+        for message in ("go", None):
+            found = await executor.run(pool, key, message)
+            assert (found.status, found.error_code, found.answer) == ("failed", "answer_cut", "The first")
+        whole = AgentExecutor(AdkAgent(scripted.agent(lambda _: types.Part(text="All of it")), sessions), registry)
+        found = await whole.run(pool, key)
+    assert (found.status, found.answer) == ("completed", "All of it")
     await engine.close()
 
 
@@ -374,6 +380,33 @@ async def test_an_approved_call_that_was_begun_may_have_happened(
     assert (told.status, "may have happened" in told.answer) == ("completed", True), told
     assert [each.status for each in await registry.executions()] == ["refused", "cancelled"]
     assert began == [4]
+    await engine.close()
+
+
+@pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")
+async def test_a_workflow_that_was_lost_between_two_agents_is_no_completed_one(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """After the answer of an agent that stands alone there is nothing left to do; of several, one may be to follow."""
+    engine = OpenSessionService(pool)
+
+    def workflow() -> SequentialAgent:
+        def broken(_request: LlmRequest) -> scripted.Reply:
+            raise RuntimeError("lost")
+
+        steps = [scripted.agent(lambda _: types.Part(text="one"), name="first"), scripted.agent(broken, name="second")]
+        return SequentialAgent(name="both", sub_agents=steps)
+
+    async with PostgresSessionService(dsn) as sessions:
+        key = SessionKey("shop", "mei", "s")
+        await engine.create_session("shop", "mei", session_id="s")
+        executor = AgentExecutor(AdkAgent(workflow(), sessions), registry)
+        assert (await executor.run(pool, key, "go")).status == "failed"
+        told = await executor.run(pool, key)
+        assert (told.status, told.error_code) == ("failed", "nothing_to_answer"), told
+        assert "send a message" in (told.error or "")
+        alone = AgentExecutor(AdkAgent(scripted.agent(), sessions), registry)
+        assert (await alone.run(pool, key)).status == "completed"
     await engine.close()
 
 
