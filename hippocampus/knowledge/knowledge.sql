@@ -35,6 +35,12 @@ DELETE FROM corpus WHERE id = $1
 -- redacts: $6, $7, $11 of app $1
 SELECT document_id, is_new FROM put_document($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 
+-- name: put_document_traced
+-- as put_document; then the context of a span, which the job carries
+-- redacts: $6, $7, $11 of app $1
+SELECT document_id, is_new
+FROM put_document(with_traceparent($14, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+
 -- name: retry_document
 SELECT retry_document($1, $2, $3, $4)
 

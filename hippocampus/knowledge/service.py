@@ -37,7 +37,7 @@ from pulse.errors import InvalidInputError
 from pulse.names import check_app, check_filled
 from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.limits import check_limit
-from pulse.tracing.manager import spanned
+from pulse.tracing.manager import current_tracing, spanned
 
 if TYPE_CHECKING:
     import asyncpg
@@ -234,11 +234,14 @@ class KnowledgeService:
         uri = _uri(source_uri)
         check_names(title=title, mime_type=mime_type)
         read = await read_document(given, name=uri, mime_type=mime_type, admission=self._reads)
+        # The job links to the span that caused it.
+        traceparent = current_tracing().traceparent
+        name, more = ("put_document", []) if traceparent is None else ("put_document_traced", [traceparent])
         row = await STATEMENTS.fetch_one(
-            self._pool, "put_document", self._app, *_caller(user_id, roles), check_name("corpus", corpus), uri,
+            self._pool, name, self._app, *_caller(user_id, roles), check_name("corpus", corpus), uri,
             (title or read.title or uri.rstrip("/").rpartition("/")[2] or uri)[:TITLE_MAX], list(read.parts),
             read.paged, read.is_markdown, read.mime_type, escape_state(dict(metadata or {}), where="metadata"),
-            read.size, not inline,
+            read.size, not inline, *more,
         )  # fmt: skip
         added = AddedDocument(document_id=row["document_id"], is_new=row["is_new"])
         if inline:

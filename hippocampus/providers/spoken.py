@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ def turns_as_messages(turns: Sequence[Turn], system: str) -> list[dict[str, Any]
         elif isinstance(turn, ModelTurn):
             found.append(message("assistant", _parts(turn.text, turn.calls)))
         else:
-            found.append(message("tool", [result_part(turn.call_id, turn.text)]))
+            found.append(message("tool", [result_part(turn.call_id, _read(turn.text))]))
     return found
 
 
@@ -43,6 +44,14 @@ def said_by_answer(answer: Answer) -> Said:
     """Return what an answer says."""
     reply = message("assistant", _parts(answer.text, ()))
     return Said(model=answer.model_version, finish_reason=answer.finish_reason, messages=[reply])
+
+
+def _read(text: str) -> Any:
+    """Return a result as the value that it is, so that what its keys name as secret is hidden; else its text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _parts(text: str, calls: Sequence[ToolCall]) -> list[dict[str, Any]]:

@@ -189,6 +189,9 @@ class AdkAgent:
             run.interrupt(*waiting)
         elif not going_on.was_lost_after_answer(turn):
             raise AgentError("send a message of the user, or the result of a tool", "nothing_to_answer")
+        elif not _answers_once(self._root):
+            message = "a run was lost, and which of its agents were still to follow is not known: send a message"
+            raise AgentError(message, "nothing_to_answer")
         return None
 
     async def _open_turn(self, run: RunContext) -> list[Event]:
@@ -335,6 +338,11 @@ def _with_tools(root: BaseAgent, tools: Sequence[Mapping[str, Any]]) -> BaseAgen
     known = {getattr(tool, "name", getattr(tool, "__name__", "")) for tool in root.tools}
     offered = [_ClientTool(tool) for tool in tools if tool["name"] not in known]
     return root.model_copy(update={"tools": [*root.tools, *offered]})
+
+
+def _answers_once(root: BaseAgent) -> bool:
+    """Whether an answer ends the turn: no agent follows another one."""
+    return isinstance(root, LlmAgent) and all(map(_answers_once, root.sub_agents))
 
 
 def _key(run: RunContext) -> SessionKey:

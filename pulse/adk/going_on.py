@@ -13,6 +13,7 @@ from google.adk.events import Event
 from google.genai import types
 
 from pulse.adk.interrupts import interrupts_of
+from pulse.adk.session_rows import moment
 from pulse.adk.toolset import idempotency_key
 from pulse.runs.agents import LostCall
 from pulse.session_key import SessionKey
@@ -37,7 +38,8 @@ def open_turn(events: Sequence[Event], cut: Collection[str]) -> list[Event]:
     """
     turn: list[Event] = []
     for event in reversed(events):
-        if _is_answer(event) and event.id not in cut:
+        is_cut = event.id in cut or event.finish_reason is types.FinishReason.MAX_TOKENS
+        if _is_answer(event) and not is_cut:
             break
         turn.append(event)
     return turn[::-1]
@@ -65,6 +67,7 @@ def lost_calls(turn: Sequence[Event], key: SessionKey) -> list[LostCall]:
                     arguments=call.args or {},
                     agent=event.author,
                     idempotency_key=idempotency_key(*key, event.invocation_id, call.id),
+                    asked_at=moment(event.timestamp),
                 )
         for answer in event.get_function_responses():
             decided = confirmations.get(answer.id or "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from google.adk.tools.base_tool import BaseTool
@@ -11,11 +12,13 @@ from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
+from pulse.adk.session_rows import moment
 from pulse.adk.steps import within_step
 from pulse.tools.records import Tool, ToolExecution, ToolOutcome
 
 if TYPE_CHECKING:
     from google.adk.agents.readonly_context import ReadonlyContext
+    from google.adk.sessions import Session
 
     from pulse.tools.registry import ToolRegistry
 
@@ -79,10 +82,19 @@ class _RegisteredTool(BaseTool):
         call_id = tool_context.function_call_id or str(uuid.uuid4())
         session = tool_context.session
         key = idempotency_key(session.app_name, user, session.id, tool_context.invocation_id, call_id)
+        run_id = await self._registry.live_run(user, session.id)
         decision = tool_context.tool_confirmation
         if decision is not None:
             # ADK makes the call that waited once more, with the person's decision.
-            last = await self._registry.last_execution(call_id, user_id=user)
+            last = await self._registry.last_execution(
+                call_id,
+                user_id=user,
+                session_id=session.id,
+                asked_at=_asked_at(session, call_id),
+                outside_runs=run_id is None,
+            )
+            if last is not None and last.tool_name != self.name:
+                last = None
             if last is not None and last.status != "waiting":
                 return _recorded(last).for_model()
             if last is not None:
@@ -93,7 +105,7 @@ class _RegisteredTool(BaseTool):
         outcome = await self._registry.call(
             self.name,
             args,
-            run_id=await self._registry.live_run(user, session.id),
+            run_id=run_id,
             user_id=user,
             tool_call_id=call_id,
             idempotency_key=key,
@@ -103,6 +115,14 @@ class _RegisteredTool(BaseTool):
             tool_context.request_confirmation(hint=f"Confirm {self.name}")
             tool_context.actions.skip_summarization = True
         return outcome.for_model()
+
+
+def _asked_at(session: Session, call_id: str) -> datetime | None:
+    """Return the time of the last event that asks for a call."""
+    for event in reversed(session.events):
+        if any(call.id == call_id for call in event.get_function_calls()):
+            return moment(event.timestamp)
+    return None
 
 
 def _recorded(last: ToolExecution) -> ToolOutcome:

@@ -21,6 +21,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import structlog
@@ -100,6 +101,7 @@ class LostCall:
     Attributes:
         agent: that asked for it, by its name.
         idempotency_key: of each attempt at it.
+        asked_at: the time of the event that asks for it; None if only one call can have its id.
         is_decided: a person's decision on it is stored, and the agent acts on it if it was not used.
     """
 
@@ -108,6 +110,7 @@ class LostCall:
     arguments: Mapping[str, Any]
     agent: str
     idempotency_key: str
+    asked_at: datetime | None = None
     is_decided: bool = False
 
 

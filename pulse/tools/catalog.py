@@ -8,6 +8,7 @@ import json
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -381,9 +382,24 @@ class ToolCatalog:
         )
         return [_execution(row) for row in rows]
 
-    async def last_execution(self, tool_call_id: str, *, user_id: str) -> ToolExecution | None:
-        """Return the last attempt of a call, in whichever run; None if it was not begun."""
-        row = await _STATEMENTS.fetchrow(self._pool, "last_execution", self.app_name, user_id, tool_call_id)
+    async def last_execution(
+        self,
+        tool_call_id: str,
+        *,
+        user_id: str,
+        session_id: str,
+        asked_at: datetime | None = None,
+        outside_runs: bool = False,
+    ) -> ToolExecution | None:
+        """Return the last attempt of a call of a session, in whichever of its runs; None if it was not begun.
+
+        Args:
+            asked_at: the time of the event that asks for the call: an earlier one with the same id is another.
+            outside_runs: the session has no runs, and its calls belong to none.
+        """
+        row = await _STATEMENTS.fetchrow(
+            self._pool, "last_execution", self.app_name, user_id, tool_call_id, session_id, asked_at, outside_runs
+        )
         return None if row is None else _execution(row)
 
     # Helpers

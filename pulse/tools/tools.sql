@@ -89,10 +89,19 @@ WHERE e.id = $3 AND e.app_name = $1 AND e.user_id = $2 AND e.status = 'waiting'
   AND e.expires_at > clock_timestamp()
 
 -- name: last_execution
--- An app, a user, a call: its last attempt, in whichever run.
-SELECT id, tool_name, tool_version, user_id, run_id, tool_call_id, attempt, status, input_params, output_result,
-       error_code, error, latency_ms, output_bytes, trace_id, span_id, created_at, ended_at
-FROM tool_executions WHERE app_name = $1 AND user_id = $2 AND tool_call_id = $3 ORDER BY id DESC LIMIT 1
+-- An app, a user, a call, a session, the time of the event that asks for the call or NULL, whether the session has no
+-- runs: the call's last attempt. Its event is found by its time, and compared by the database's clock.
+SELECT e.id, e.tool_name, e.tool_version, e.user_id, e.run_id, e.tool_call_id, e.attempt, e.status, e.input_params,
+       e.output_result, e.error_code, e.error, e.latency_ms, e.output_bytes, e.trace_id, e.span_id, e.created_at,
+       e.ended_at
+FROM tool_executions AS e JOIN threads AS t ON (t.app_name, t.user_id, t.session_id) = ($1, $2, $4)
+WHERE e.app_name = $1 AND e.user_id = $2 AND e.tool_call_id = $3
+  AND CASE WHEN e.run_id IS NULL THEN $6::boolean
+           ELSE EXISTS (SELECT FROM runs AS r WHERE r.id = e.run_id AND r.thread_id = t.id) END
+  AND e.created_at >= coalesce((
+      SELECT min(v.created_at) FROM events AS v
+      WHERE v.thread_id = t.id AND v.occurred_at = $5::timestamptz AND v.occurred_at > '-infinity'), '-infinity')
+ORDER BY e.id DESC LIMIT 1
 
 -- name: list_executions
 -- An app, a tool's name, a user, a status, a run, each or NULL, an id before which to begin, rows at most.

@@ -10,22 +10,28 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from google.adk.agents import SequentialAgent
+from google.adk.events import Event
 from google.adk.models import LlmRequest
 from google.genai import types
 
 from hippocampus.mind.executor import AgentExecutor, Budget, ExecutionResult
 from pulse.adk import PostgresSessionService
 from pulse.adk.agent import AdkAgent
+from pulse.adk.run_sessions import RunSessions
 from pulse.adk.toolset import RegistryToolset
+from pulse.runs.agents import RunContext, RunInput
+from pulse.runs.events import user_message
 from pulse.runs.service import RunService
 from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
+from pulse.streams.deltas import PgDeltaCarrier
 from pulse.tools.registry import ToolRegistry
 from pulse.tracing.manager import TracingManager
 from tests.support.adk import scripted
 from tests.support.live_writer import serving
 from tests.support.stream_client import OWNER, asked, run_agent
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -135,8 +141,13 @@ async def test_an_answer_of_adk_that_was_cut_is_no_completed_one(
     model = scripted.ScriptedLlm(answer=lambda _: types.Part(text="The first"), finish=types.FinishReason.MAX_TOKENS)
     async with PostgresSessionService(dsn) as sessions:
         executor = AgentExecutor(AdkAgent(scripted.agent(model=model), sessions), registry)
-        found = await executor.run(pool, SessionKey("shop", "mei", "s"), "go")
-    assert (found.status, found.error_code, found.answer) == ("failed", "answer_cut", "The first")
+        key = SessionKey("shop", "mei", "s")
+        for message in ("go", None):
+            found = await executor.run(pool, key, message)
+            assert (found.status, found.error_code, found.answer) == ("failed", "answer_cut", "The first")
+        whole = AgentExecutor(AdkAgent(scripted.agent(lambda _: types.Part(text="All of it")), sessions), registry)
+        found = await whole.run(pool, key)
+    assert (found.status, found.answer) == ("completed", "All of it")
     await engine.close()
 
 
@@ -274,3 +285,143 @@ async def test_the_executor_runs_adks_runner_within_its_limits(
         done = await execute(None, resume=[answer])
         assert (done.status, paid) == ("completed", [4]), done
     await engine.close()
+
+
+async def test_a_call_is_not_taken_for_another_one_with_its_id(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """A model repeats its ids: a lost call has not the result of another session's call, nor of an earlier one."""
+    engine = OpenSessionService(pool)
+    sent: list[int] = []
+
+    def send(n: int) -> str:
+        sent.append(n)
+        return "sent"
+
+    def ask_once(request: LlmRequest) -> scripted.Reply:
+        if request.contents[-1].parts and request.contents[-1].parts[0].function_response:
+            return script(request)
+        return types.Part(function_call=types.FunctionCall(id="functions.send:0", name="send", args={"n": 4}))
+
+    await registry.register_tool("send", send)
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(ask_once, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        executor = AgentExecutor(agent, registry)
+        for session in ("a", "b"):
+            await engine.create_session("shop", "mei", session_id=session)
+        assert "sent" in (await executor.run(pool, SessionKey("shop", "mei", "a"), "go")).answer
+        for n, session in enumerate("bab"):
+            key = SessionKey("shop", "mei", session)
+            await lose_a_call(pool, sessions, key, f"lost-{n}", "functions.send:0", "send")
+            told = await executor.run(pool, key)
+            assert (told.status, "lost before it made this call" in told.answer) == ("completed", True), told
+    assert sent == [4]
+    await engine.close()
+
+
+async def test_a_decision_is_on_the_call_of_its_own_session(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """Two sessions wait with one id; the earlier one is confirmed, then the later one, and both are made."""
+    engine = OpenSessionService(pool)
+    paid: list[int] = []
+
+    def ask(request: LlmRequest) -> scripted.Reply:
+        said = request.contents[-1].parts or []
+        if said and said[0].function_response:
+            return script(request)
+        n = int(scripted.last_text(request))
+        return types.Part(function_call=types.FunctionCall(id="functions.pay:0", name="pay", args={"n": n}))
+
+    def pay(n: int) -> None:
+        paid.append(n)
+
+    await registry.register_tool("pay", pay, permissions={"requires_confirmation": True})
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(ask, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        executor = AgentExecutor(agent, registry)
+        asked = {}
+        for n, session in enumerate("ab"):
+            await engine.create_session("shop", "mei", session_id=session)
+            found = await executor.run(pool, SessionKey("shop", "mei", session), str(n))
+            asked[session] = found.interrupts[0]["id"]
+        for session in "ab":
+            answer = {"interruptId": asked[session], "status": "resolved", "payload": {"confirmed": session == "a"}}
+            await executor.run(pool, SessionKey("shop", "mei", session), resume=[answer])
+    assert paid == [0]
+    statuses = {each.input_params["n"]: each.status for each in await registry.executions()}
+    assert statuses == {0: "succeeded", 1: "refused"}
+    await engine.close()
+
+
+async def test_an_approved_call_that_was_begun_may_have_happened(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """It may be repeated, but only with a confirmation, which nobody is asked for: the model is told."""
+    engine = OpenSessionService(pool)
+    await engine.create_session("shop", "mei", session_id="s")
+    key = SessionKey("shop", "mei", "s")
+    began: list[int] = []
+
+    async def pay(n: int) -> None:
+        began.append(n)
+        await asyncio.sleep(600)
+
+    await registry.register_tool("pay", pay, nature="again", permissions={"requires_confirmation": True})
+    async with PostgresSessionService(dsn) as sessions:
+        agent = AdkAgent(scripted.agent(script, tools=[RegistryToolset(registry)]), sessions, interrupts=True)
+        asked_for = await AgentExecutor(agent, registry).run(pool, key, "pay")
+        answer = {"interruptId": asked_for.interrupts[0]["id"], "status": "resolved", "payload": {"confirmed": True}}
+        task = asyncio.create_task(AgentExecutor(agent, registry).run(pool, key, run_id="r2", resume=[answer]))
+        await until(lambda: bool(began))
+        await RunService(pool).request_cancel("shop", "mei", "r2")
+        assert (await task).status == "cancelled"
+        told = await AgentExecutor(agent, registry).run(pool, key)
+    assert (told.status, "may have happened" in told.answer) == ("completed", True), told
+    assert [each.status for each in await registry.executions()] == ["refused", "cancelled"]
+    assert began == [4]
+    await engine.close()
+
+
+@pytest.mark.filterwarnings("ignore:SequentialAgent is deprecated:DeprecationWarning")
+async def test_a_workflow_that_was_lost_between_two_agents_is_no_completed_one(
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry
+) -> None:
+    """After the answer of an agent that stands alone there is nothing left to do; of several, one may be to follow."""
+    engine = OpenSessionService(pool)
+
+    def workflow() -> SequentialAgent:
+        def broken(_request: LlmRequest) -> scripted.Reply:
+            raise RuntimeError("lost")
+
+        steps = [scripted.agent(lambda _: types.Part(text="one"), name="first"), scripted.agent(broken, name="second")]
+        return SequentialAgent(name="both", sub_agents=steps)
+
+    async with PostgresSessionService(dsn) as sessions:
+        key = SessionKey("shop", "mei", "s")
+        await engine.create_session("shop", "mei", session_id="s")
+        executor = AgentExecutor(AdkAgent(workflow(), sessions), registry)
+        assert (await executor.run(pool, key, "go")).status == "failed"
+        told = await executor.run(pool, key)
+        assert (told.status, told.error_code) == ("failed", "nothing_to_answer"), told
+        assert "send a message" in (told.error or "")
+        alone = AgentExecutor(AdkAgent(scripted.agent(), sessions), registry)
+        assert (await alone.run(pool, key)).status == "completed"
+    await engine.close()
+
+
+async def lose_a_call(
+    pool: asyncpg.Pool, sessions: PostgresSessionService, key: SessionKey, run_id: str, call_id: str, name: str
+) -> None:
+    """Leave a run that ended after its model had asked for a call."""
+    runs = RunService(pool)
+    run = (await runs.start(*key, run_id, user_message("go"), alone=True)).run
+    context = RunContext(runs, PgDeltaCarrier(pool), run, RunInput(messages=[]))
+    own = RunSessions(sessions, context, {}, dict)
+    session = await own.get_session(app_name=key.app_name, user_id=key.user_id, session_id=key.session_id)
+    assert session is not None
+    call = types.Part(function_call=types.FunctionCall(id=call_id, name=name, args={"n": 4}))
+    asked_for = Event(author="helper", invocation_id=run_id, content=types.Content(role="model", parts=[call]))
+    await own.append_event(session, asked_for)
+    await runs.fail(context.run, "its process was lost", code="orphaned")
+    await runs.close()

@@ -20,9 +20,11 @@ from hippocampus.providers.anthropic.provider import AnthropicGenerator
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiGenerator
 from hippocampus.providers.http_client import HttpConnection
 from hippocampus.providers.openai.provider import OpenAIGenerator
+from hippocampus.providers.spoken import turns_as_messages
 from hippocampus.providers.tool_calls import ModelTurn, ResultTurn, UserTurn
 from hippocampus.records import Usage
 from pulse.errors import InvalidInputError
+from pulse.model_messages import written
 from pulse.runs.service import RunService
 from pulse.sandbox.records import SandboxRequest
 from pulse.sandbox.service import Sandbox
@@ -176,6 +178,16 @@ async def test_each_call_of_the_model_is_a_span_of_its_step(
     assert called[0]["parts"][0]["name"] == "add"
     assert [each["role"] for each in shown] == ["system", "user", "assistant", "tool", "tool"]
     assert answered == [{"role": "assistant", "parts": [{"type": "text", "content": "it is 3"}]}]
+
+
+def test_a_result_is_shown_with_its_keys_so_that_a_secret_in_it_is_hidden() -> None:
+    turns = [ResultTurn(call_id="c1", name="log_in", text='{"token": "opal-9", "user": "ann"}'),
+             ResultTurn(call_id="c2", name="log_in", text="{no JSON")]  # fmt: skip
+    shown = json.loads(written(turns_as_messages(turns, "")))
+    responses = [each["parts"][0]["response"] for each in shown]
+    assert responses[0]["user"] == "ann"
+    assert responses[1] == "{no JSON"
+    assert "opal-9" not in str(shown)
 
 
 async def test_an_answer_that_was_cut_is_no_completed_one(pool: asyncpg.Pool, registry: ToolRegistry) -> None:
@@ -338,6 +350,25 @@ async def test_a_person_confirms_a_call_by_the_next_run(
     again = await execute(pool, registry, pay_once, None, resume=[entry])
     assert again.error_code == "unknown_interrupt"
     assert len(paid) == count
+
+
+async def test_a_tool_that_was_deleted_is_not_asked_about(pool: asyncpg.Pool, registry: ToolRegistry) -> None:
+    """Its calls that wait, and those whose process was lost, get a result, and the run goes on."""
+    rules = {"requires_confirmation": True}
+    for status in ("waiting", "unknown"):
+        await registry.register_tool("pay", lambda n: n, openapi_schema={"type": "object"}, permissions=rules)
+        asked = await execute(pool, registry, lambda _results, _question: [("pay", {"n": 1})], message=status)
+        assert asked.status == "waiting"
+        if status == "unknown":
+            await pool.execute(
+                "UPDATE tool_executions SET status = 'unknown', held_params = NULL, ended_at = engine_now()"
+                " WHERE status = 'waiting'"
+            )
+        await pool.execute("DELETE FROM tools WHERE name = 'pay'")
+        model = ScriptedModel(lambda results, _question: results[-1].text)
+        told = await AgentExecutor(model, registry).run(pool, KEY)
+        assert told.status == "completed", told
+        assert ("may have happened" if status == "unknown" else "any more") in told.answer
 
 
 async def test_the_clients_own_tools_are_answered_by_the_next_run(pool: asyncpg.Pool, registry: ToolRegistry) -> None:

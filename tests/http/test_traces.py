@@ -14,6 +14,8 @@ import asyncpg
 import httpx
 
 from hippocampus.client import HippocampusClient
+from hippocampus.knowledge.service import KnowledgeService
+from hippocampus.providers.local.embedding import LocalEmbedder
 from pulse import TracingManager, create_pool
 from pulse.runs.agents import echo
 from pulse.runs.events import user_message
@@ -237,3 +239,25 @@ async def test_a_worker_stops_in_time_while_the_endpoint_hangs(dsn: str, tmp_pat
         # It waits for 2.5 s at most; the endpoint hangs until the end.
         assert time.monotonic() - began < 20
         assert '"spans_not_sent"' in worker.lines()
+
+
+async def test_the_trace_of_an_ingest_links_to_the_span_that_added_the_document(dsn: str, tmp_path: Path) -> None:
+    with running_workers(dsn, tmp_path) as workers:
+        async with await create_pool(dsn) as pool:
+            service = KnowledgeService(pool, "shop", LocalEmbedder())
+            await service.put_corpus("handbook")
+            await service.add("handbook", "Parcels are sent on Monday.", source_uri="untraced")
+            with TracingManager("test", dsn) as tracing, tracing.span("add") as span:
+                added = await service.add("handbook", "Returns are free.", source_uri="traced")
+                assert added.is_new
+                caused_by = span.traceparent
+            args = await pool.fetch("SELECT args ->> 'traceparent' FROM procrastinate_jobs ORDER BY id")
+            assert [row[0] for row in args] == [None, caused_by]
+            await workers.start("retention", module="workers.worker", tracing="postgres")
+            assert caused_by is not None
+
+            async def job_span() -> asyncpg.Record | None:
+                return await pool.fetchrow("SELECT * FROM traces WHERE linked_trace_id = $1", caused_by.split("-")[1])
+
+            job = await until(job_span)
+    assert job["operation_name"] == "job ingest_document"
