@@ -15,6 +15,7 @@ import pytest
 
 from pulse.autonomic import ReleaseService
 from pulse.autonomic.statements import STATEMENTS
+from tests.support.executor_process import EFFECTS
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
@@ -52,7 +53,7 @@ async def test_killing_agents_hosts_changes_neither_ticks_nor_rules(
 ) -> None:
     """An agent's process dies in the middle of a tool's call, the writer with it; the same leader ticks by the same
     release, whose rules go on deciding."""
-    await pool.execute("CREATE TABLE effects (tool text, key text)")
+    await pool.execute(EFFECTS)
     await pool.execute("SELECT create_session('shop', 'ann', 's')")
     releases = ReleaseService(pool, "main")
     await releases.make_scope()
