@@ -104,6 +104,7 @@ class MemoryEditor:
         A fact replaces what held under its key, whose history stays; stated again, it is unchanged. A memory with a
         name replaces the one of that name, or what corrected it; without, each call makes a new one.
         """
+        check_owner(app_name, user_id)
         _check(app_name, user_id, by)
         if isinstance(what, GivenFact):
             styles = await read_styles(self._pool, app_name=app_name)
@@ -198,7 +199,8 @@ class MemoryEditor:
 
 
 def _check(app_name: str, user_id: str, by: str | None) -> None:
-    check_owner(app_name, user_id)
+    check_name("app_name", app_name)
+    check_name("user_id", user_id)
     check_names(by=by)
     if by is not None and len(by) > NAME_LENGTH_MAX:
         raise InvalidInputError(f"by has at most {NAME_LENGTH_MAX} characters, not {len(by)}")

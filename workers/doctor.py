@@ -52,6 +52,7 @@ class _Setting(NamedTuple):
     fix: str
 
 
+_GRANT_IDENTITY = "let a superuser run in this database: GRANT EXECUTE ON FUNCTION pg_control_system() TO this user"
 _SETTINGS: Mapping[str, _Setting] = MappingProxyType(
     {
         "fsync": _Setting("on", "problem", "a crash of the machine may corrupt the database: set fsync = on"),
@@ -224,7 +225,16 @@ async def _pooler(connection: Connection, config: Settings) -> Finding:
         found = "in transaction mode" if isinstance(error, PoolerError) else "failed"
         return Finding(check="pooler", verdict="problem", found=f"{which}: {found}", fix=str(error))
     try:
-        is_same = await _STATEMENTS.fetchrow(direct, "identity") == await _STATEMENTS.fetchrow(connection, "identity")
+        is_same = config.direct_database_url is None or await _STATEMENTS.fetchrow(
+            direct, "identity"
+        ) == await _STATEMENTS.fetchrow(connection, "identity")
+    except asyncpg.InsufficientPrivilegeError as error:
+        return Finding(
+            check="pooler",
+            verdict="warning",
+            found=f"{error}: whether {which} leads to the same database is not known",
+            fix=_GRANT_IDENTITY,
+        )
     finally:
         direct.terminate()
     if not is_same:
@@ -248,6 +258,13 @@ async def _replica(connection: Connection, address: str, schema: str) -> Finding
         ours = await _STATEMENTS.fetchrow(connection, "identity")
         theirs = await _STATEMENTS.fetchrow(replica, "identity")
         lag = await _STATEMENTS.fetchval(replica, "replay_lag_seconds")
+    except asyncpg.InsufficientPrivilegeError as error:
+        return Finding(
+            check="replica",
+            verdict="warning",
+            found=f"{error}: the primary searches",
+            fix=_GRANT_IDENTITY,
+        )
     finally:
         replica.terminate()
     where = database.describe(address)

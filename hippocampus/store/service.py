@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from pgvector import Vector as PgVector
 
 from hippocampus.errors import BY_SQLSTATE
-from hippocampus.names import check_count
+from hippocampus.names import check_app_name, check_count
 from hippocampus.records import Vector, has_direction
 from pulse.errors import InvalidInputError
 from pulse.names import check_app
@@ -146,7 +146,7 @@ class ItemStore:
             omit_expired: leave out items whose time to live is over. Otherwise they are found until they are deleted.
         """
         self._db = db
-        self._app = check_app(app)
+        self._app = check_app_name(app)
         self._omit_expired = omit_expired
 
     async def get_many(self, operations: Sequence[Get]) -> list[StoredItem | None]:
@@ -170,6 +170,8 @@ class ItemStore:
         last = {(tuple(operation.namespace), operation.key): operation for operation in operations}
         if not last:
             return
+        if any(operation.value is not None for operation in last.values()):
+            check_app(self._app)
         items, places, paths, vectors = [], [], [], []
         for place, operation in enumerate(last.values()):
             items.append(_checked_put(operation))

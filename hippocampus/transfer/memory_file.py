@@ -8,6 +8,7 @@ exists here is erased after the import, each in a transaction of its own.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from hippocampus.errors import BY_SQLSTATE, ImportFileError
 from hippocampus.names import check_app_name
 from pulse.audit import AuditLog
 from pulse.errors import InvalidInputError
-from pulse.names import check_owner
+from pulse.names import check_app, check_filled
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
@@ -110,11 +111,12 @@ async def import_memory(
         ImportFileError: the file is not an export, was cut short, or has lines that cannot be stored; nothing was
             changed.
         ErasureRunningError: the user is being erased; nothing was changed.
+        InvalidInputError: nothing may be stored for `app_name` or `user_id`.
     """
     numbered = enumerate(lines, start=1)
     header = _header(numbered)
     who = (app_name or header["app_name"], user_id or header["user_id"])
-    check_owner(*who)
+    _check_owner(who, app_name, user_id)
     stored: dict[str, int] = {}
     rows = 0
     async with pool.acquire() as proxy, _importing(proxy):
@@ -130,6 +132,20 @@ async def import_memory(
     forgotten = await _erase_as_listed(pool, who)
     skipped = rows - sum(stored.values())
     return Imported(app_name=who[0], user_id=who[1], stored=stored, skipped=skipped, forgotten=forgotten)
+
+
+def _check_owner(who: tuple[str, str], app_name: str | None, user_id: str | None) -> None:
+    for name, given, check, option in (
+        (who[0], app_name, check_app, "--app"),
+        (who[1], user_id, functools.partial(check_filled, "user_id"), "--user"),
+    ):
+        try:
+            check(name)
+        except InvalidInputError as error:
+            if given:
+                raise
+            what = f"{error}; name another with {option}"
+            raise ImportFileError("nothing may be stored for the owner of this export", [(1, what)]) from error
 
 
 @contextlib.asynccontextmanager

@@ -69,12 +69,16 @@ class ReplicaReads:
     async def fetch(self, query: str, *arguments: Any, timeout: float | None = None) -> list[asyncpg.Record]:  # noqa: ASYNC109 - as a pool's
         """Return the rows of a statement that only reads."""
         if time.monotonic() >= self._not_before:
-            primary = await _STATEMENTS.fetchrow(self._primary, "log_position")
-            assert primary is not None  # noqa: S101 - one row without a table
+            rows = None
             try:
+                primary = await _STATEMENTS.fetchrow(self._primary, "log_position")
+                assert primary is not None  # noqa: S101 - one row without a table
                 rows = await self._fetch(primary, query, *arguments, timeout=timeout)
+            except asyncpg.InsufficientPrivilegeError as error:
+                # A managed server may keep from its users whose log it writes.
+                self._report("replica_refused", error=str(error))
             except _FAULTS:
-                rows = None
+                pass
             if rows is not None:
                 self.from_replica += 1
                 return rows
@@ -101,7 +105,11 @@ class ReplicaReads:
                 found = await _STATEMENTS.fetchrow(connection, "replayed", primary["position"])
                 assert found is not None  # noqa: S101 - as above
                 if any(found[name] != primary[name] for name in _IDENTITY):
-                    self._report(primary, found)
+                    self._report(
+                        "replica_of_another_primary",
+                        **{f"primary_{name}": primary[name] for name in _IDENTITY},
+                        **{f"replica_{name}": found[name] for name in _IDENTITY},
+                    )
                     return None
                 if found["has_replayed"]:
                     break
@@ -118,12 +126,8 @@ class ReplicaReads:
                 self._replica = await self._open_replica()
             return self._replica
 
-    def _report(self, primary: asyncpg.Record, other: asyncpg.Record) -> None:
-        """Say once that the address is not of a replica of this primary."""
+    def _report(self, event: str, **details: Any) -> None:
+        """Say once why the replica is not read, and will not be."""
         if not self._is_reported:
-            _log.error(
-                "replica_of_another_primary",
-                **{f"primary_{name}": primary[name] for name in _IDENTITY},
-                **{f"replica_{name}": other[name] for name in _IDENTITY},
-            )
+            _log.error(event, **details)
             self._is_reported = True

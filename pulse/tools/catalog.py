@@ -66,7 +66,7 @@ class ToolCatalog:
         read_secret: credential_rules.ReadSecret = credential_rules.read_secret,
         resolve: addresses.Resolve = addresses.resolve,
     ) -> None:
-        self.app_name = check_app(app_name)
+        self.app_name = check_name("app_name", app_name)
         self._pool = pool
         self._read_secret = read_secret
         self._resolve = resolve
@@ -203,6 +203,7 @@ class ToolCatalog:
             InvalidInputError: another argument is wrong; nothing was stored.
             ToolError: the URL could not be read.
         """
+        check_app(self.app_name)
         check_name("source", source, 64)
         networks = read_networks(allowed_networks)
         where = None
@@ -262,6 +263,7 @@ class ToolCatalog:
             InvalidInputError: an argument or a tool's schema is wrong; nothing was stored.
             ToolError: the server cannot be used.
         """
+        check_app(self.app_name)
         check_name("source", source, 64)
         openapi.check_url(url)
         networks = read_networks(allowed_networks)
@@ -405,6 +407,7 @@ class ToolCatalog:
     # Helpers
 
     async def _put(self, name: str, **given: Any) -> Tool:
+        check_app(self.app_name)
         check_name("a tool's name", name, 64)
         given["permissions"] = _written(given.get("permissions"))
         definition = _definition(**given)

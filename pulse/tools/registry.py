@@ -27,6 +27,7 @@ import structlog
 from pulse.counts import COUNTS
 from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
+from pulse.names import check_app
 from pulse.notify.connection import NotifyConnection
 from pulse.outbound import addresses
 from pulse.outbound.client import OutboundClient
@@ -508,6 +509,7 @@ class ToolRegistry(ToolCatalog):
     async def _begin(
         self, entry: _Entry | None, call: _Call, refusal: tuple[ToolErrorCode, str] | None, span: Span, *, waits: bool
     ) -> Any:
+        check_app(self.app_name)
         tool = None if entry is None else entry.tool
         rules = Permissions() if entry is None else entry.permissions
         schema = None if tool is None else tool.input_schema

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.support.plain_role import without_identity
 from workers import doctor, settings
 from workers.cli import main
 
@@ -69,6 +70,18 @@ def test_a_database_without_the_schema_names_the_command(diagnose: Diagnose, emp
     assert fault(found, "pgvector")[0] == "problem"
     assert fault(found, "schema")[1].endswith("lacks all of this program's tables. Run `hippocampus migrate`.")
     assert "permissions" not in found
+
+
+def test_a_server_that_keeps_its_identity_is_named(diagnose: Diagnose, dsn: str) -> None:
+    """Whether another address leads to the same database is then not known; without another, nobody asks."""
+    with without_identity(dsn) as theirs:
+        _, found = diagnose(theirs, HIPPOCAMPUS_REPLICA_URL=theirs)
+        assert found["pooler"]["verdict"] == "ok"
+        _, both = diagnose(theirs, HIPPOCAMPUS_DIRECT_DATABASE_URL=theirs)
+    for each in (found["replica"], both["pooler"]):
+        assert each["verdict"] == "warning"
+        assert "permission denied for function pg_control_system" in each["found"]
+        assert "GRANT EXECUTE ON FUNCTION pg_control_system()" in each["fix"]
 
 
 def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:

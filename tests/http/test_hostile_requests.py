@@ -233,6 +233,15 @@ async def test_a_slow_head_ends_the_connection(dsn: str, monkeypatch: pytest.Mon
         await asyncio.gather(hold(port, first), hold(port, other))
 
 
+async def test_an_upgrade_that_is_none_ends_the_connection(writer: WriterProcess) -> None:
+    """A POST that asks for a WebSocket is answered by nobody: it is not held."""
+    reader, sender = await asyncio.open_connection("127.0.0.1", writer.port)
+    sender.write(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), WAIT_SECONDS) == b""
+    sender.close()
+
+
 async def test_a_slow_body_ends_the_connection_and_holds_no_slot(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """More bodies that stop half-way than there are slots: a call beside them is served, and each gets its problem.
 

@@ -114,6 +114,19 @@ async def test_a_changed_migration_is_refused(empty_dsn: str, folder: Path) -> N
             await attempt
 
 
+async def test_a_migration_that_was_applied_with_its_former_text_is_accepted(dsn: str) -> None:
+    """The text of one was changed before its release; any other text of it is refused."""
+    update = "UPDATE hippocampus_migrations SET sha256 = '{}' WHERE name = '0030_autonomic_archive.sql'"
+    former = "2776be01df8476a0586fe116b3012a3a40612b906ab15381ac2044202a268275"
+    await run_sql(dsn, update.format(former))
+    assert await migrate(dsn) == []
+    await check(dsn)
+    await run_sql(dsn, update.format(former[::-1]))
+    for attempt in (migrate(dsn), check(dsn)):
+        with pytest.raises(SchemaError, match=r"text of 0030_autonomic_archive\.sql differs"):
+            await attempt
+
+
 async def test_a_failing_migration_leaves_nothing_of_itself(empty_dsn: str, folder: Path) -> None:
     """A failed migration is rolled back completely and named with its SQLSTATE; once fixed, it applies."""
     (folder / "migrations" / "0002_topics.sql").write_text("CREATE TABLE half (); SELECT 1 / 0;")

@@ -15,6 +15,7 @@ from google.genai import types
 
 from hippocampus.adk import PostgresMemoryService
 from hippocampus.by_hand import GivenFact, MemoryEditor
+from hippocampus.errors import ImportFileError
 from hippocampus.instructions import InstructionStore
 from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.store.service import ItemStore
@@ -161,7 +162,7 @@ async def test_no_service_stores_anything_under_such_a_name(pool: asyncpg.Pool) 
     """Each says the same, so that what one refuses is not stored by another."""
     for app, user, reason in REFUSED.values():
         for name, way in OF_USERS.items():
-            with pytest.raises((InvalidInputError, InputValidationError)) as refused:
+            with pytest.raises((InvalidInputError, InputValidationError, ImportFileError)) as refused:
                 await way(pool, app, user)
             assert OWN_WORDS.get((name, reason), reason) in str(refused.value), name
         for name, of_app in OF_APPS.items():
@@ -199,6 +200,45 @@ async def test_what_was_stored_under_such_a_name_can_be_read_and_erased(pool: as
         assert len([line async for line in export_memory(pool, app, user)]) == 3
         await ErasureService(pool).erase_memory(app, user, found.memories[0].memory_id)
     assert await pool.fetchval("SELECT count(*) FROM memories") == 0
+
+
+async def test_what_an_earlier_version_stored_is_changed_by_hand_and_deleted(pool: asyncpg.Pool) -> None:
+    """A memory, an item and a tool of an app that nothing more is stored for."""
+    for app, user, _reason in REFUSED.values():
+        memory = await pool.fetchval(
+            "INSERT INTO memories (app_name, user_id, memory_type, content) VALUES ($1, $2, 'semantic', 'lighthouse')"
+            " RETURNING id",
+            app,
+            user,
+        )
+        editor = MemoryEditor(pool)
+        await editor.confirm(app, user, memory)
+        (corrected,) = (await editor.correct(app, user, memory, "lamp")).ids
+        assert (await editor.retire(app, user, corrected)).changed
+    for app in (" ", "*"):
+        await ItemStore(pool, "shop").put(("a",), "k", {"n": 1})
+        await pool.execute("UPDATE store_items SET app_name = $1", app)
+        items = ItemStore(pool, app)
+        assert [each.key for each in await items.search()] == ["k"]
+        await items.delete(("a",), "k")
+        assert await items.search() == []
+        await ToolRegistry(pool, "shop").register_tool("place", _tool)
+        await pool.execute("UPDATE tools SET app_name = $1 WHERE app_name = 'shop'", app)
+        tools = ToolRegistry(pool, app)
+        assert [each.name for each in await tools.list_tools()] == ["place"]
+        await tools.set_active("place", is_active=False)
+        assert await tools.list_tools() == []
+
+
+async def test_an_export_of_a_blank_owner_is_imported_for_another(pool: asyncpg.Pool) -> None:
+    for app, user, reason in REFUSED.values():
+        lines = [line async for line in export_memory(pool, app, user)]
+        option = "--user" if app == "shop" else "--app"
+        with pytest.raises(ImportFileError, match=f"name another with {option}") as refused:
+            await import_memory(pool, lines)
+        assert reason in str(refused.value)
+        imported = await import_memory(pool, lines, app_name="shop", user_id="bea")
+        assert (imported.app_name, imported.user_id) == ("shop", "bea")
 
 
 @pytest.mark.usefixtures("before")

@@ -93,6 +93,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._address = _address_of(self.client)
         OpenConnections.add(self._address)
 
+    def data_received(self, data: bytes) -> None:
+        """Read; an upgrade that is none, such as a POST, ends the connection: nothing would answer it."""
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
         OpenConnections.remove(self._address)

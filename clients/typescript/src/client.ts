@@ -361,7 +361,10 @@ export class Hippocampus {
    * Issue a ticket, with which a page follows a session, or one run of it, until the ticket expires: over any number of
    * connections.
    */
-  ticket(user: string, sessionId: string, { runId, mayRun, ...options }: TicketOptions = {}): Promise<Schemas["TicketView"]> {
+  ticket(user: string, sessionId: string, wanted: TicketOptions = {}): Promise<Schemas["TicketView"]> {
+    // Plain JavaScript would get a ticket for the whole session.
+    if (typeof wanted === "string") throw new TypeError("ticket takes { runId } in place of a run's id");
+    const { runId, mayRun, ...options } = wanted;
     const body = { thread_id: sessionId, run_id: runId ?? null, may_run: mayRun ?? false };
     const request = { params: { query: this.#owner(user) }, body, ...this.#how(REPEATABLE, options) };
     return this.#done(this.api.POST("/api/tickets", request));

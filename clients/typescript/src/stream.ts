@@ -28,7 +28,7 @@ export type Connect = (cursor: string | null, signal: AbortSignal) => Promise<Re
 
 /** The pause before the first reconnection, unless the stream named one. */
 const FIRST_PAUSE_MS = 500;
-/** A connection that stood so long was none that failed. */
+/** A connection over which bytes flowed for so long was none that failed. */
 const LASTING_MS = 30_000;
 
 /**
@@ -64,7 +64,6 @@ export class EventStream implements AsyncIterable<AgUiEvent> {
     const { signal, idleMs = 75_000, reconnects = 10 } = this.#options;
     for (let failures = 0; ; ) {
       const connection = new Connection(idleMs, signal, (ms) => (this.#pauseMs = ms));
-      const opened = performance.now();
       let response: Response | null = null;
       let cause: unknown = null;
       try {
@@ -91,7 +90,7 @@ export class EventStream implements AsyncIterable<AgUiEvent> {
       } finally {
         connection.close();
       }
-      if (performance.now() - opened > LASTING_MS) failures = 0;
+      if (connection.flowedMs > LASTING_MS) failures = 0;
       failures += 1;
       if (failures > reconnects) {
         const what = `the stream of ${this.#name} was interrupted, and ${reconnects} connections failed`;
@@ -134,6 +133,9 @@ class Connection {
   readonly #idleMs: number;
   readonly #onRetry: (ms: number) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the first and the last byte of the events came. */
+  #firstAt = 0;
+  #lastAt = 0;
 
   /** @param onRetry Called with the time after which the stream asks its client to reconnect. */
   constructor(idleMs: number, signal: AbortSignal | undefined, onRetry: (ms: number) => void) {
@@ -154,6 +156,8 @@ class Connection {
     for (;;) {
       const piece = await reader?.read();
       if (!piece || piece.done) return;
+      this.#lastAt = performance.now();
+      this.#firstAt ||= this.#lastAt;
       // Not while the consumer works on an event: its time is not the connection's.
       clearTimeout(this.#timer);
       parser.feed(decoder.decode(piece.value, { stream: true }));
@@ -162,6 +166,11 @@ class Connection {
       yield* frames;
       this.#restart();
     }
+  }
+
+  /** For how long bytes came. */
+  get flowedMs(): number {
+    return this.#lastAt - this.#firstAt;
   }
 
   close(): void {

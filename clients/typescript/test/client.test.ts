@@ -101,7 +101,7 @@ after(() => proxy.close());
 async function seen(work: () => Promise<unknown>): Promise<Passed[]> {
   proxy.requests = [];
   await work();
-  return proxy.requests;
+  return [...proxy.requests];
 }
 
 async function read(stream: EventStream): Promise<AgUiEvent[]> {
@@ -282,6 +282,33 @@ test("a loop that is left continues after its last event, and a silent connectio
   assert.deepEqual(shown(all), shown(await read(client.followRun("gus", stream.runId))));
 });
 
+test("connections that stay long and bring nothing are failures, and those that bring bytes are none", async (t) => {
+  // Each millisecond counts as a minute of the client's.
+  const now = performance.now.bind(performance);
+  t.mock.method(performance, "now", () => now() * 60_000);
+  let asked = 0;
+  let isSilent = true;
+  const server = http.createServer((_, response) => {
+    asked += 1;
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    response.write("retry: 1\n\n");
+    if (isSilent) return;
+    setTimeout(() => response.write(": heartbeat\n\n"), 20);
+    setTimeout(() => response.end(asked < 6 ? "" : 'id: 1\ndata: {"type":"RUN_FINISHED"}\n\n'), 40);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const theirs = new Hippocampus({ baseUrl: url, app: "shop" });
+  await assert.rejects(read(theirs.followRun("gus", "r1", { idleMs: 200, reconnects: 2 })), ConnectionFailedError);
+  assert.equal(asked, 3);
+  [asked, isSilent] = [0, false];
+  assert.equal((await read(theirs.followRun("gus", "r1", { reconnects: 2 }))).length, 1);
+  assert.equal(asked, 6);
+  server.closeAllConnections();
+  server.close();
+});
+
 /** A page without a key, and the tickets that its backend issued. */
 function pageOf(): { page: Hippocampus; tickets: string[] } {
   const tickets: string[] = [];
@@ -324,6 +351,10 @@ test("a page follows with one ticket over its connections, with a new one when i
   const wrong = new Hippocampus({ baseUrl, app: "shop", ticket: () => Promise.resolve("no ticket") });
   const refused = await seen(() => assert.rejects(read(wrong.followRun("hal", "r3")), KeyRefusedError));
   assert.equal(refused.length, 1);
+});
+
+test("a ticket is not asked for with a run's id in place of its options", () => {
+  assert.throws(() => client.ticket("gus", "t1", "r1" as never), TypeError);
 });
 
 test("a page runs an agent, follows the run and cancels it, with tickets alone", async () => {

@@ -1,0 +1,23 @@
+"""Reads from a replica, where the server does not let its users see whose log it writes."""
+
+from __future__ import annotations
+
+from structlog.testing import capture_logs
+
+from pulse import database
+from pulse.postgres.replica import ReplicaReads
+from tests.support.plain_role import without_identity
+
+
+async def test_the_primary_is_read_where_its_identity_is_refused(dsn: str) -> None:
+    """A managed server may revoke the function: no read fails for it, and the log says so once."""
+    with without_identity(dsn) as theirs, capture_logs() as logged:
+        async with await database.create_pool(theirs) as pool:
+            reads = ReplicaReads(pool, lambda: database.create_pool(theirs, min_size=0))
+            for _ in range(2):
+                reads._not_before = 0.0
+                assert [tuple(row) for row in await reads.fetch("SELECT 1")] == [(1,)]
+            assert (reads.from_replica, reads.from_primary) == (0, 2)
+            await reads.close()
+    (line,) = [each for each in logged if each["event"] == "replica_refused"]
+    assert "pg_control_system" in line["error"]
