@@ -100,12 +100,11 @@ def test_pipx_runs_the_wheel_without_an_installation(installed: Installed, tmp_p
 
 
 async def test_an_mcp_client_starts_the_wheel_without_an_installation_and_a_database(
-    installed: Installed, tmp_path: Path
+    installed: Installed, home: Path, tmp_path: Path
 ) -> None:
     """As `uvx` does: the official client starts it, and it remembers in an embedded server, which ends with it."""
     pins = re.findall(r"^[a-z0-9._-]+==[^ ;\\]+", (ROOT / "requirements-dev.lock").read_text(), re.MULTILINE)
     (tmp_path / "constraints.txt").write_text("\n".join(pins))
-    home = tmp_path / "hippocampus"
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
@@ -125,9 +124,9 @@ async def test_an_mcp_client_starts_the_wheel_without_an_installation_and_a_data
     )
     async with Client(server, read_timeout_seconds=WAIT_SECONDS) as client:
         assert (await client.list_tools()).tools
-        await answer(client, "remember", {"content": "Ann keeps bees."})
+        memory = await answer(client, "remember", {"content": "Ann keeps bees."})
         found = await answer(client, "search_memory", {"query": "bees"})
-        assert found["results"][0]["text"] == "Ann keeps bees."
+        assert [each["id"] for each in found["results"]] == [memory["id"]]
     assert any(home.iterdir())
     await until(lambda: not cli_process.processes_of(home), "nothing is left running")
 
