@@ -23,7 +23,7 @@ from tests.support.writer_process import KEY, WriterProcess, free_port, say
 
 pytestmark = pytest.mark.system
 
-ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
+ROLES = {"writer", "fast_replay", "deep_reflection", "retention", "pulse"}
 
 #: Series that fire each alert, and its labels then. One sample a minute, for three hours: `0+60` is one a second.
 FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -279,7 +279,7 @@ async def test_prometheus_scrapes_every_role_and_answers_every_panel(
     try:
         with writer:
             for role in sorted(ROLES - {"writer"}):
-                workers.spawn(role, module="workers.worker", **settings)
+                workers.spawn(role, module="workers", **settings)
             prometheus.start(writer.port)
             await work(writer.url)
             await until(lambda: prometheus.up() == ROLES, "every role is scraped")
