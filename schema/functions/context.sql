@@ -166,9 +166,7 @@ BEGIN
         SELECT t.id INTO v_thread FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no session % for app % and user %',
-                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-                USING ERRCODE = 'HP001';
+            PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
         END IF;
     END IF;
     IF btrim(p_query) <> '' THEN
