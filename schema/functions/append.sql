@@ -148,7 +148,7 @@ DECLARE
     i          event_input;
 BEGIN
     IF v_given = 0 OR v_given > 1000 THEN
-        RAISE EXCEPTION 'a batch holds 1 to 1000 events, not %: split it', v_given USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'a batch must hold 1 to 1000 events, not %: split it', v_given USING ERRCODE = 'HP007';
     END IF;
     SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id

@@ -918,7 +918,7 @@ BEGIN
         RAISE EXCEPTION 'limit must be from 1 to %, not %', CASE WHEN p_bare THEN 4000 ELSE 1000 END, p_limit
             USING ERRCODE = 'HP007';
     ELSIF NOT p_sources <@ '{memory,fact,message}' OR p_messages NOT IN ('recent', 'all', 'none') THEN
-        RAISE EXCEPTION 'sources are memory, fact and message; messages is recent, all or none' USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'sources must be memory, fact or message, and messages must be recent, all or none' USING ERRCODE = 'HP007';
     END IF;
     IF p_session_id IS NOT NULL THEN
         SELECT t.id INTO v_thread FROM threads AS t

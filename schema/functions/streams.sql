@@ -26,7 +26,7 @@ BEGIN
     -- The table does not survive a crash, so its commits need not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     IF p_offset + char_length(p_text) > 1000000 THEN
-        RAISE EXCEPTION 'an open message holds 1,000,000 characters, not %: end it and begin another',
+        RAISE EXCEPTION 'an open message must hold at most 1,000,000 characters, not %: end it and begin another',
             p_offset + char_length(p_text) USING ERRCODE = 'HP031';
     END IF;
     UPDATE live_messages AS m SET

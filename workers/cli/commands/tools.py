@@ -250,7 +250,7 @@ def _json_object(what: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise click.UsageError(f"{what} is a JSON object.")
+        raise click.UsageError(f"{what} must be a JSON object.")
     return found
 
 
