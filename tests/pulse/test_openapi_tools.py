@@ -30,12 +30,6 @@ async def service() -> AsyncIterator[ToolService]:
         yield running
 
 
-@pytest.fixture
-async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
-    async with ToolRegistry(pool, "shop") as opened:
-        yield opened
-
-
 def parameter(name: str, place: str, schema: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     required = {"required": True} if place == "path" else {}
     return {"name": name, "in": place, "schema": schema or TEXT, **required, **more}

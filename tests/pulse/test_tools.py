@@ -7,7 +7,7 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from typing import Any
 
 import asyncpg
@@ -27,12 +27,6 @@ NUMBERS = {
     "required": ["a", "b"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture
-async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
-    async with ToolRegistry(pool, "shop") as opened:
-        yield opened
 
 
 async def add(a: int, b: int = 2) -> int:
