@@ -113,7 +113,7 @@ BEGIN
 END
 $$;
 
--- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
+-- Whether a fact has its place in every window: allergies, diets and rules, whosever they are, by the words of the key in
 -- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
 -- What is planned, liked or came about is named by its words: 'event:started_a_diet'. So is what has its name from them:
 -- 'diet_coke_preference', 'game_rules'.

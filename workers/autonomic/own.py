@@ -48,7 +48,7 @@ class OwnParts:
         self._watching = watching
         self._executing = executing
         self.watchers_at_once = watching.processes_max
-        #: Held from before an execution is recorded as begun: whoever holds one waits for no process.
+        #: Held from before an execution is recorded as begun: its holder waits for no process.
         self.places = asyncio.Semaphore(executing.processes_max)
 
     def watchers(self, files: Mapping[str, str]) -> list[WatcherDef]:
