@@ -260,7 +260,7 @@ class RemoteBackend:
     It answers with the fields of `SandboxResult`, files in base64. Anything else is `crashed`; no answer `unavailable`.
 
     Args:
-        url: of the service; http only in an allowed network.
+        url: of the service; http only to a private address in an allowed network.
         token: sent as a bearer token.
     """
 
@@ -274,7 +274,7 @@ class RemoteBackend:
         self.name = name
         self._url = url
         self._token = token
-        self._client = OutboundClient(allowed, public=not url.startswith("http://"))
+        self._client = OutboundClient(allowed, secret=True)
 
     async def check(self) -> str | None:
         """Calculate something."""

@@ -21,6 +21,10 @@ from pulse.tools.records import ToolError
 #: Returns the secret of a reference; raises LookupError.
 ReadSecret: TypeAlias = Callable[[str], str]
 
+UNENCRYPTED = (
+    "credentials are not sent over http, except to a private address in one of allowed_networks, nor is what says where"
+    " they go read over it: use https"
+)
 _REFERENCE = re.compile(r"(?:env:TOOL_[A-Z0-9_]{1,100}|file:/run/secrets/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100})")
 _BYTES_MAX = 16_384
 _PORTS = {"http": 80, "https": 443}

@@ -716,8 +716,7 @@ class ToolRegistry(ToolCatalog):
         allowed = read_networks(",".join(options["allowed_networks"]))
         caller = None
         if row["kind"] == "openapi":
-            has_secret_over_http = bool(options["credentials"]) and row["base_url"].startswith("http:")
-            client = OutboundClient(allowed, public=not has_secret_over_http, resolve=self._resolve)
+            client = OutboundClient(allowed, secret=bool(options["credentials"]), resolve=self._resolve)
             caller = HttpCaller(client, options["schemes"], options["credentials"], self._read_secret)
         source = _Source(
             version=row["version"],
