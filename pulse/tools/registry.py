@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 CHANNEL = "agent_tools"
 #: A person's confirmation is waited for so long.
 CONFIRMATION_SECONDS = 86_400.0
-_POLL_SECONDS = 30.0
+#: A list is read again after so long also where it is listened to: a notification may have been lost.
+_POLL_SECONDS = 0.5
 #: Over a tool's own time limit, until its call counts as lost.
 _MARGIN_SECONDS = 30.0
 _ATTEMPTS_MAX = 5
@@ -178,7 +179,9 @@ class ToolRegistry(ToolCatalog):
         """
         if roles is None:
             roles = await self._read_roles(user_id)
-        if self._is_marked or self._listener is None or time.monotonic() - self._read_at > _POLL_SECONDS:
+        # Without a connection that listens, each list asks for what changed since the last.
+        is_told = self._listener is not None and self._listener.is_listening and not self._is_marked
+        if not is_told or time.monotonic() - self._read_at > _POLL_SECONDS:
             await self._refresh()
         return [
             entry.tool
@@ -192,7 +195,7 @@ class ToolRegistry(ToolCatalog):
         return found
 
     def listen(self, dsn: str, *, schema: str | None = None) -> None:
-        """Learn of changes by NOTIFY, so that `get_available_tools` needs no statement. `close` ends it.
+        """Learn of changes by NOTIFY, so that `get_available_tools` needs few statements. `close` ends it.
 
         Calls need it not: each checks that its tool is the current one.
         """
