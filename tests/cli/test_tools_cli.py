@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pulse import create_pool
+from pulse.tools.registry import ToolRegistry
 from tests.support.cli_commands import Run
 from tests.support.tool_service import document
 
@@ -35,6 +38,29 @@ def pets() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+def test_code_runs_in_the_sandbox_of_the_settings(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool of code is called, and confirmed, from the command line too."""
+    monkeypatch.setenv("DATABASE_URL", dsn)
+
+    async def register() -> None:
+        async with await create_pool(dsn) as pool, ToolRegistry(pool, "shop") as registry:
+            await registry.register_sandbox_tool("run", description="Run Python.")
+            await registry.register_sandbox_tool(
+                "asked", description="Run Python.", permissions={"requires_confirmation": True}
+            )
+
+    asyncio.run(register())
+    app = ("--app", "shop", "--user", "ann")
+    code, out, _ = run("tools", "call", "run", '{"code": "6 * 7"}', *app)
+    assert (code, json.loads(out)["value"]) == (0, 42)
+    waiting = json.loads(run("tools", "call", "asked", '{"code": "6 * 7"}', *app, "--json")[1])
+    code, out, _ = run("tools", "confirm", waiting["execution_id"], *app)
+    assert (code, json.loads(out)["value"]) == (0, 42)
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX", "bwrap")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "bwrap is not installed" in run("tools", "call", "run", '{"code": "6 * 7"}', *app)[2]
 
 
 def test_tools_from_a_document_to_their_log(

@@ -56,6 +56,7 @@ def command(app: str | None, user: str | None, roles: tuple[str, ...]) -> None:
 async def _serve(
     config: Settings, asked: interrupts.Interrupts, app: str, user: str, roles: tuple[Role, ...], is_ours: bool
 ) -> None:
+    from pulse.sandbox.service import make_sandbox_backend
     from workers.mcp import stdio
 
     with asked.cancelling():
@@ -64,7 +65,8 @@ async def _serve(
         async with databases.pool_of(config) as pool:
             embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
-                await stdio.serve(pool, embedder, generator, app_name=app, user_id=user, roles=roles)
+                sandbox = make_sandbox_backend(config.sandbox)
+                await stdio.serve(pool, embedder, generator, app_name=app, user_id=user, roles=roles, sandbox=sandbox)
             finally:
                 await embedder.close()
                 await generator.close()
