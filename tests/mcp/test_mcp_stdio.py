@@ -157,12 +157,19 @@ async def test_the_official_client_on_a_database(dsn: str, home: Path, program: 
 async def test_code_of_registered_tools_runs_in_the_sandbox_of_the_settings(
     dsn: str, home: Path, program: Path, pool: asyncpg.Pool
 ) -> None:
-    """Of `hippocampus mcp`, as of a writer: monty by default, or the one that is named, which says why it cannot."""
+    """Of `hippocampus mcp`, as of a writer: monty by default, or the one that is named, which says why it cannot.
+
+    The tool is for a role, which the command line asserts.
+    """
     async with ToolRegistry(pool, "assistant") as registry:
-        await registry.register_sandbox_tool("run", description="Run Python.")
+        await registry.register_sandbox_tool(
+            "run", description="Run Python.", permissions={"allowed_roles": ["calculator"]}
+        )
     environment = cli_process.environment(home, DATABASE_URL=dsn)
     for more, found in (({}, "42"), ({"HIPPOCAMPUS_SANDBOX": "bwrap", "PATH": "/nowhere"}, "bwrap is not installed")):
-        started = StdioServerParameters(command=str(program), args=list(WORDS), env={**environment, **more})
+        started = StdioServerParameters(
+            command=str(program), args=[*WORDS, "--user-role", "calculator"], env={**environment, **more}
+        )
         async with Client(started, mode=ERAS[0]) as client:
             assert found in text_of(await client.call_tool("run", {"code": "6 * 7"}))
     assert await pool.fetch("SELECT sandbox_type, status FROM sandbox_executions ORDER BY id") == [

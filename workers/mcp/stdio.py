@@ -58,12 +58,14 @@ async def serve(
     app_name: str,
     user_id: str,
     roles: Collection[Role],
+    user_roles: Collection[str] = (),
     sandbox: SandboxBackend | None = None,
 ) -> None:
     """Serve one client until it closes standard input. The caller closes pool and models.
 
     Args:
         roles: what the client may do.
+        user_roles: the user's, for corpora and registered tools.
         sandbox: where registered tools run code; closed at the end.
     """
     sessions = OpenSessionService(pool)
@@ -84,6 +86,7 @@ async def serve(
             knowledge=KnowledgeServices(pool, embedder, generator),
         ),
         slot=contextlib.nullcontext,
+        roles=tuple(user_roles),
     )
     server = build_server(lambda _context: caller)
     try:
