@@ -90,19 +90,19 @@ def apply(scheme: Mapping[str, Any], secret: str, headers: dict[str, str], query
             headers["cookie"] = "; ".join(filter(None, (headers.get("cookie"), f"{scheme['name']}={secret}")))
         else:
             headers[scheme["name"].lower()] = secret
-        return _forms(secret)
+        return forms(secret)
     if kind == "basic":
         encoded = base64.b64encode(secret.encode()).decode()
         headers["authorization"] = f"Basic {encoded}"
         return [
-            *_forms(secret),
+            *forms(secret),
             encoded,
-            *(form for part in secret.partition(":")[2:] if part for form in _forms(part)),
+            *(form for part in secret.partition(":")[2:] if part for form in forms(part)),
         ]
     headers["authorization"] = f"Bearer {secret}"
-    return _forms(secret)
+    return forms(secret)
 
 
-def _forms(secret: str) -> list[str]:
+def forms(secret: str) -> list[str]:
     """Return how a server may spell a secret: as it is, in a URL, in a form, and in JSON."""
     return list(dict.fromkeys((secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1])))

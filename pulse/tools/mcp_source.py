@@ -200,7 +200,7 @@ async def call(
         if is_sent and nature == "once" and failure.code == "too_large":
             raise ToolError(f"the call was made, but {failure}", "too_large") from None
         raise failure from None
-    secrets = [] if token is None else [token]
+    secrets = [] if token is None else credentials.forms(token)
     texts = [block.text for block in reply.content if getattr(block, "type", "") == "text"]
     if reply.is_error:
         raise ToolError(str(without(" ".join(texts), secrets))[:500] or "the MCP server says that the tool failed")

@@ -676,7 +676,7 @@ class ToolRegistry(ToolCatalog):
         reference = source.options.get("credential")
         token = None if reference is None else credential_rules.resolve(reference, self._read_secret)
         if token is not None:
-            call.secrets.append(token)
+            call.secrets.extend(credential_rules.forms(token))
         return await mcp_source.call(
             source.base_url,
             token,
