@@ -73,8 +73,9 @@ def test_tools_from_a_document_to_their_log(
     path.write_text(json.dumps(described))
     app = ("--app", "shop")
     assert run("tools", "list", *app)[2].startswith("There are no tools")
-    code, out, _ = run("tools", "add", "pets", str(path), *app, "--allow-network", "127.0.0.0/8")
+    code, out, _ = run("tools", "add", "pets", str(path), *app, "--allow-network", "127.0.0.0/8", "--timeout", "20")
     assert (code, out) == (0, "added  list_pets\n")
+    assert json.loads(run("tools", "show", "list_pets", *app, "--json")[1])["timeout_seconds"] == 20
     code, out, _ = run("tools", "call", "list_pets", *app, "--user", "ann")
     assert (code, json.loads(out)) == (0, {"pets": ["Rex"]})
     code, _, said = run("tools", "call", "list_pets", '{"x": 1}', *app)
