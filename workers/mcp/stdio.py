@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import anyio
 
     from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.rerank import RerankOptions
     from pulse.database import Pool
 
 #: The longest message that is read, as the largest body of a request over HTTP.
@@ -50,15 +51,23 @@ _log = structlog.get_logger(__name__)
 
 
 async def serve(
-    pool: Pool, embedder: Embedder, generator: Generator, *, app_name: str, user_id: str, roles: Collection[Role]
+    pool: Pool,
+    embedder: Embedder,
+    generator: Generator,
+    *,
+    app_name: str,
+    user_id: str,
+    roles: Collection[Role],
+    reranked: RerankOptions,
 ) -> None:
     """Serve one client until it closes standard input. The caller closes pool and models.
 
     Args:
         roles: what the client may do.
+        reranked: how searches are.
     """
     sessions = OpenSessionService(pool)
-    assembler = ContextAssembler(pool, embedder)
+    assembler = ContextAssembler(pool, embedder, **reranked)
     tools = ToolRegistries(pool)
     caller = Caller(
         app_name=app_name,
@@ -67,12 +76,12 @@ async def serve(
         services=Services(
             pool=pool,
             sessions=sessions,
-            memory=OpenMemoryService(pool, embedder),
-            search=MemorySearch(pool, embedder),
+            memory=OpenMemoryService(pool, embedder, **reranked),
+            search=MemorySearch(pool, embedder, **reranked),
             assembler=assembler,
             answers=AnswerService(assembler, generator),
             tools=tools,
-            knowledge=KnowledgeServices(pool, embedder, generator),
+            knowledge=KnowledgeServices(pool, embedder, generator, **reranked),
         ),
         slot=contextlib.nullcontext,
     )

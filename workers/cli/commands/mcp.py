@@ -12,7 +12,7 @@ from pulse.api_keys import ROLES, Role
 from pulse.extras import install_command
 from workers import settings
 from workers.cli import databases, interrupts, running
-from workers.cli.embedder import open_embedder, open_generator
+from workers.cli.embedder import open_embedder, open_generator, reranking
 from workers.process import logs
 
 if TYPE_CHECKING:
@@ -64,7 +64,10 @@ async def _serve(
         async with databases.pool_of(config) as pool:
             embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
-                await stdio.serve(pool, embedder, generator, app_name=app, user_id=user, roles=roles)
+                async with reranking(config, pool, ready=False) as reranked:
+                    await stdio.serve(
+                        pool, embedder, generator, app_name=app, user_id=user, roles=roles, reranked=reranked
+                    )
             finally:
                 await embedder.close()
                 await generator.close()
