@@ -3336,6 +3336,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * CorpusInput
@@ -5156,6 +5166,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * KnowledgeSearchInput
@@ -6100,6 +6120,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * RefusedTextsView
@@ -6688,6 +6718,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * SecretView
@@ -6949,6 +6989,11 @@ export interface components {
              * @default
              */
             allowed_networks?: string;
+            /**
+             * Timeout Seconds
+             * @description Of each call; 30, and 60 of an MCP server, if it is not given.
+             */
+            timeout_seconds?: number | null;
         };
         /**
          * SpanView
