@@ -79,6 +79,23 @@ _ENDED_EN = re.compile(
     r"|cancelled|canceled|let go of) (?P<what>.+)",
     re.IGNORECASE,
 )
+#: Somebody's move to another place, not that of a date: a plan of it has come about.
+_RELOCATED_EN = re.compile(
+    r"\b(?:I|we)(?:'ve| have)? (?:just |finally |already |recently )?moved (?:last |yesterday"
+    rf"|on {patterns_en.DAYS}|(?:in|out|house|home|flat|back|here|over|to|into|from)\b"
+    rf"(?! {patterns_en.DAYS}|(?: the)? \d| {patterns_en.MONTH}\b| (?:next|this|an?) ))",
+    re.IGNORECASE,
+)
+_RELOCATED_ZH = re.compile(
+    "(?<!没)(?<!不)搬(?:家|到|来|去|进|过来|过去)[^，。改推挪延提]{0,8}了|已经搬|搬完|搬好|[前昨上][^，。]{0,6}搬[到来进]"
+)
+_RELOCATION = re.compile(r"\b(?:mov(?:e|es|ing)|relocat\w+)\b|搬", re.IGNORECASE)
+#: What somebody no longer does, though they would like to.
+_MISSED_EN = re.compile(
+    r"^(?:I|we) (?:(?:really|already|still|do|so) )*miss (?P<what>(?:[a-z]+ )?[a-z]{2,}ing)\b"
+    r"(?!.*\b(?:when|if|today|tonight|tomorrow|this week)\b)",
+    re.IGNORECASE,
+)
 _WORKPLACE_EN = re.compile(
     r"\b(?:jobs?|work|position|notice|firm|company|office|place|boss|shop|store|school|hospital|agency|factory"
     r"|bank|bakery"
@@ -354,6 +371,12 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
                 for each in ending
                 if each.topic not in ("plan", "goal") or re.search(r"cancel|drop|g[ai]ve", text)
             ]
+    if match := _MISSED_EN.match(said):
+        missed = [each for each in _overlapping(held, match["what"]) if each.topic in ("habit", "member", "plays")]
+        if missed:
+            return [Correction(each, None) for each in missed]
+    if _RELOCATED_EN.search(text):
+        return _done(held, turn)
     moved = _MOVED_EN.search(text)
     after = _TIME_EN.search(text, moved.end()) if moved else None
     time = after[0].strip() if after else find_time(text, chinese=False)
@@ -408,6 +431,12 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     return []
 
 
+def _done(held: Sequence[Held], turn: int) -> list[Correction]:
+    """Return the ends of the plans of a move that came about."""
+    plans = [each for each in held if each.topic in ("plan", "goal") and each.turn != turn]
+    return [Correction(each, None) for each in plans if _RELOCATION.search(each.text)]
+
+
 def _moved_en(text: str, time: str) -> str:
     times = list(_TIME_EN.finditer(text))
     if not times:
@@ -425,6 +454,8 @@ def _moved_en(text: str, time: str) -> str:
 def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
     if (match := _INSTEAD_ZH.search(text)) and (found := _containing(held, match["old"])):
         return [Correction(found, found.text.replace(match["old"], match["new"], 1))]
+    if _RELOCATED_ZH.search(text) and (done := _done(held, turn)):
+        return done
     moved = _MOVED_ZH.search(text)
     after = _TIME_ZH.search(text, moved.end()) if moved else None
     time = after[0] if after else find_time(text, chinese=True)

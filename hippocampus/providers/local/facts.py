@@ -822,7 +822,7 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found
             if chinese and name and not known and not named:
                 yield from _of_known(name, clause)
         if not chinese:
-            for found in _mentions(resolved):
+            for found in _mentions(clause):
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
     yield from _named_kin(sentence, read, names, relatives)
