@@ -86,6 +86,9 @@ _RELOCATED_EN = re.compile(
     rf"(?! {patterns_en.DAYS}|(?: the)? \d| {patterns_en.MONTH}\b| (?:next|this|an?) ))",
     re.IGNORECASE,
 )
+_RELOCATING_EN = re.compile(
+    rf"\b(?:I'm|we're|I am|we are|I'll be|we'll be) moving (?!it\b|to {patterns_en.DAYS}|to the \d)", re.IGNORECASE
+)
 _RELOCATED_ZH = re.compile(
     "(?<!没)(?<!不)搬(?:家|到|来|去|进|过来|过去)[^，。改推挪延提]{0,8}了|已经搬|搬完|搬好|[前昨上][^，。]{0,6}搬[到来进]"
 )
@@ -382,12 +385,14 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     time = after[0].strip() if after else find_time(text, chinese=False)
     if time and moved:
         dated = [each for each in held if find_time(each.text, chinese=False)]
+        if _RELOCATING_EN.search(text):
+            dated = [each for each in dated if _RELOCATION.search(each.text)]
         dated = [each for each in dated if each.topic in _DATED] or [
             each for each in dated if each.topic not in _UNDATED and _overlapping([each], text)
         ]
         target = _target(dated, text, turn, speaks_of_it=bool(_IT_EN.search(text)) or not states)
         if target and not (states and not _overlapping([target], text)):
-            return [Correction(target, _moved_en(target.text, time))]
+            return [Correction(target, moved_en(target.text, time))]
     if _OFF_EN.search(text):
         plans = [
             each
@@ -437,7 +442,8 @@ def _done(held: Sequence[Held], turn: int) -> list[Correction]:
     return [Correction(each, None) for each in plans if _RELOCATION.search(each.text)]
 
 
-def _moved_en(text: str, time: str) -> str:
+def moved_en(text: str, time: str) -> str:
+    """Return an English text with a time in place of the last one that it names."""
     times = list(_TIME_EN.finditer(text))
     if not times:
         return f"{text} {time}"
@@ -467,7 +473,7 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         ]
         target = _target(dated, text, turn, speaks_of_it=True, reach=200)
         if target:
-            return [Correction(target, _moved_zh(target.text, time))]
+            return [Correction(target, moved_zh(target.text, time))]
     if _WELL_ZH.search(text) and (about := _overlapping(held, text)):
         well = [each for each in about if each.topic in ("health", "allergy", "diet", "rule")]
         if well:
@@ -548,7 +554,8 @@ def is_only_moved(text: str, held: Held, *, chinese: bool) -> bool:
     return content(_MOVE_EN.sub("", _TIME_EN.sub(" ", text))) <= held.about
 
 
-def _moved_zh(text: str, time: str) -> str:
+def moved_zh(text: str, time: str) -> str:
+    """Return a Chinese text with a time in place of the last one that it names."""
     times = list(_TIME_ZH.finditer(text))
     last = times[-1]
     month = re.match(".*?月", last[0])

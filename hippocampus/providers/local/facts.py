@@ -26,6 +26,7 @@ from hippocampus.providers.local import (
     patterns_en_life,
     patterns_zh,
     people,
+    restated,
     sentences,
     slots,
     updates,
@@ -196,15 +197,26 @@ def _read(slice_: ConversationSlice) -> _Ledger:
         if sentences.is_assistant(turn):
             continue
         relatives = kin.setdefault(objects.slug(turn.author) if turn.author != "user" else "", people.People())
-        relatives.begin_turn(asked, turn.author)
+        if "?" in asked or not restated.opens(turn.text):
+            relatives.begin_turn(asked, turn.author)
         whose = owners.Reader(relatives)
-        for sentence in sentences.of_turn(turn):
-            found = [each for each in _of_sentence(sentence, relatives) if not _is_of_moment(each, sentence)]
-            if not sentence.is_question:
-                ledger.correct(sentence, whose, found, asked if sentence.position == 0 else "")
+        for sentence in _parts_of(turn):
+            answered = asked if sentence.position == 0 else ""
+            again = ledger.restated(sentence, answered)
+            stating, cited = again or (sentence, ())
+            found = [each for each in _of_sentence(stating, relatives) if not _is_of_moment(each, stating)]
+            if again is None and not sentence.is_question:
+                ledger.correct(sentence, whose, found, answered)
             for each in found:
-                ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
+                ledger.keep(_fact(each, turn, cited), each.pattern.topic.partition(":")[0], stating)
     return ledger
+
+
+def _parts_of(turn: Turn) -> Iterator[Sentence]:
+    """Yield the sentences of a turn, what puts the rest of its sentence right by itself."""
+    for sentence in sentences.of_turn(turn):
+        for text in restated.parts(sentence.text):
+            yield sentence if text == sentence.text else replace(sentence, text=text)
 
 
 #: Asks for a text, so that 'keep it short' beside it is about that text.
@@ -312,6 +324,47 @@ class _Ledger:
             source_seqs=tuple(sorted({*before.source_seqs, *fact.source_seqs})),
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
+
+    def restated(self, sentence: Sentence, before: str) -> tuple[Sentence, tuple[int, ...]] | None:
+        """Return the last sentence that stated something with what this one puts right in it, and the turns cited.
+
+        What it stated ends. None if this sentence does not merely put something right.
+
+        Args:
+            before: the turn before, if the sentence may answer a question in it.
+        """
+        turn = sentence.turn
+        if sentence.is_question:
+            return None
+        place = max(
+            (
+                (said.turn.sequence_num, said.position)
+                for said in self._said.values()
+                if said.turn.author == turn.author and said is not sentence
+            ),
+            default=None,
+        )
+        if place is None or turn.sequence_num - place[0] > _RESTATED_TURNS:
+            return None
+        stating = {
+            identity: said
+            for identity, said in self._said.items()
+            if (said.turn.sequence_num, said.position) == place and said.turn.author == turn.author
+        }
+        said = next(iter(stating.values()))
+        stated = [held for identity, held in self._held.items() if identity in stating]
+        text = restated.in_place(
+            sentence.text, said.text, stated, chinese=said.is_cjk, answers="?" in before or "？" in before
+        )
+        if text is None:
+            return None
+        cited = tuple(sorted({seq for held in stated for seq in self._cited(held)}))
+        for held in stated:
+            self._end(held, turn.sequence_num)
+        if place != (turn.sequence_num, sentence.position):
+            self._outdate(sentence, None)
+        self._outdate(said, text)
+        return replace(said, text=text), cited
 
     def correct(self, sentence: Sentence, whose: owners.Reader, found: list[_Found], before: str = "") -> None:
         """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`.
@@ -551,6 +604,8 @@ _WORK = frozenset(
 #: What is somebody's own: it gives way only to what is said of the same person.
 _OF_ONE = _WORK | _DATED_TOPICS
 _POSTS = frozenset(("employer", "occupation", "business", "new_job", "employment"))
+#: Between a statement and what merely puts it right: an answer.
+_RESTATED_TURNS = 2
 #: Of a sentence that is too long to be compared at once.
 _PIECE = re.compile(rf".{{1,{clauses.SENTENCE_CHARS_MAX - 1}}}(?:[,，;；、\s]|$)", re.DOTALL)
 #: Work that somebody has beside other work.
@@ -583,6 +638,21 @@ _SAID_OF_RULES = corrections.content(
     "answer answers reply replies respond keep please use call write give speak message messages always never short"
     " sentence sentences words text rule me them 以后 回答 回复 说话 本人 不要 给本 推荐 提醒 时候 写上 一点"
     " 简短 叫本 跟本"
+)
+_LANGUAGE = (
+    r"(?:English|French|German|Italian|Spanish|Portuguese|Japanese|Chinese|Mandarin|Cantonese|Korean|Arabic|Russian|Polish"
+    r"|Dutch|Swedish|Danish|Norwegian|Finnish|Greek|Turkish|Hindi|Vietnamese|Thai|Czech|Hungarian|Ukrainian|Hebrew)"
+)
+#: One language holds for all that is said.
+_IN_LANGUAGE = re.compile(
+    rf"\b(?:answer|reply|respond|speak|talk|write|chat)(?:ing|s)?(?: (?:to )?(?:me|them|us|back|only|always"
+    rf"|everything))* (?:in )?{_LANGUAGE}\b|\b(?:use|switch(?: back)? to) (?:only )?{_LANGUAGE}\b"
+    r"|[用说讲换成以](?:[英日法德韩俄]|西班牙|意大利)[文语]|[用说讲换成以](?:中文|汉语|普通话|国语|粤语|广东话)",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:when|whenever|if|unless|about|for|with|to my|during|except)\b|的时候|如果|要是|除了|[和跟对给](?!我|本人)",
+    re.IGNORECASE,
 )
 _GRADED = frozenset(("school", "studies", "occupation"))
 _GRADE = re.compile(
@@ -651,6 +721,8 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
     if topic in _WORK and held.topic == "plan" and _NEW_WORK.search(sentence):
         return bool(_LEAVING.search(held.text))
     if topic == "rule" and held.topic == "rule":
+        if all(_IN_LANGUAGE.search(each) and not _CONDITION.search(each) for each in (held.text, text)):
+            return True
         return bool((held.about & corrections.content(text)) - _SAID_OF_RULES)
     if (
         topic in _GRADED
@@ -1075,7 +1147,7 @@ def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: 
             yield _Found(pattern=pattern, about=about, object=cleaned, chinese=chinese)
 
 
-def _fact(found: _Found, turn: Turn) -> ExtractedFact:
+def _fact(found: _Found, turn: Turn, cited: tuple[int, ...] = ()) -> ExtractedFact:
     statement = _statement(found)
     said_on = turn.occurred_at.date().isoformat()
     value: dict[str, Any] = {"subject": turn.author, "text": statement}
@@ -1088,7 +1160,7 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
         key=_key(found, turn.author, said_on),
         value=value,
         confidence=found.pattern.confidence,
-        source_seqs=(turn.sequence_num,),
+        source_seqs=tuple(sorted({*cited, turn.sequence_num})),
     )
 
 
