@@ -58,3 +58,19 @@ def test_a_name_implies_no_second_fact_of_its_bearer() -> None:
     held = held_after(["My brother is called Aron.", "We have a cat named Pim."], about)
     assert {"has a brother called Aron", "has a cat named Pim"} <= set(held)
     assert not {"has a brother", "has a cat"} & set(held)
+
+
+@pytest.mark.parametrize(
+    ("lines", "has", "bought"),
+    [
+        (["I bought a camera as a gift for my son."], False, True),
+        (["I bought a camera for my niece."], False, True),
+        (["I bought a camera. It's a present for my nephew."], False, False),
+        (["I bought a camera.", "It's a present from me to me."], True, False),
+        (["I bought a new camera for work."], True, False),
+    ],
+)
+def test_what_is_bought_for_another_is_not_ones_own(lines: list[str], *, has: bool, bought: bool) -> None:
+    held = held_after(lines)
+    assert any(text.startswith("has a") and text.endswith("camera") for text in held) is has
+    assert any(text.startswith("bought a camera") and " their " in text for text in held) is bought

@@ -86,6 +86,12 @@ _RELOCATED_EN = re.compile(
     rf"(?! {patterns_en.DAYS}|(?: the)? \d| {patterns_en.MONTH}\b| (?:next|this|an?) ))",
     re.IGNORECASE,
 )
+#: What was bought is for somebody else.
+_GIFT_EN = re.compile(
+    r"^(?:it|that|they)(?:'s| is| was|'re| are| were) (?:actually |really |meant (?:as|to be) )?"
+    r"(?:not for me\b|(?:an? )?(?:[a-z]+ )?(?:gifts?|presents?|surprise) for (?!me\b|us\b))",
+    re.IGNORECASE,
+)
 _RELOCATING_EN = re.compile(
     rf"\b(?:I'm|we're|I am|we are|I'll be|we'll be) moving (?!it\b|to {patterns_en.DAYS}|to the \d)", re.IGNORECASE
 )
@@ -374,19 +380,15 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
                 for each in ending
                 if each.topic not in ("plan", "goal") or re.search(r"cancel|drop|g[ai]ve", text)
             ]
-    if match := _MISSED_EN.match(said):
-        missed = [each for each in _overlapping(held, match["what"]) if each.topic in ("habit", "member", "plays")]
-        if missed:
-            return [Correction(each, None) for each in missed]
-    if _RELOCATED_EN.search(text):
-        return _done(held, turn)
-    moved = _MOVED_EN.search(text)
+    if over := _over_en(said, held, turn):
+        return [Correction(each, None) for each in over]
+    moved = None if _RELOCATED_EN.search(text) else _MOVED_EN.search(text)
     after = _TIME_EN.search(text, moved.end()) if moved else None
     time = after[0].strip() if after else find_time(text, chinese=False)
     if time and moved:
-        dated = [each for each in held if find_time(each.text, chinese=False)]
-        if _RELOCATING_EN.search(text):
-            dated = [each for each in dated if _RELOCATION.search(each.text)]
+        relocating = _RELOCATING_EN.search(text) is not None
+        dated = [each for each in held if not relocating or _RELOCATION.search(each.text)]
+        dated = [each for each in dated if find_time(each.text, chinese=False)]
         dated = [each for each in dated if each.topic in _DATED] or [
             each for each in dated if each.topic not in _UNDATED and _overlapping([each], text)
         ]
@@ -436,10 +438,20 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     return []
 
 
-def _done(held: Sequence[Held], turn: int) -> list[Correction]:
-    """Return the ends of the plans of a move that came about."""
+def _over_en(said: str, held: Sequence[Held], turn: int) -> list[Held]:
+    """Return what a sentence without its opening says is over: what is missed, was given away, or came about."""
+    if match := _MISSED_EN.match(said):
+        return [each for each in _overlapping(held, match["what"]) if each.topic in ("habit", "member", "plays")]
+    if _GIFT_EN.match(said):
+        owned = [each for each in held if each.topic == "owns" and each.turn is not None and turn - each.turn <= 2]
+        return owned[-1:]
+    return _moves(held, turn) if _RELOCATED_EN.search(said) else []
+
+
+def _moves(held: Sequence[Held], turn: int) -> list[Held]:
+    """Return the plans to move to another place."""
     plans = [each for each in held if each.topic in ("plan", "goal") and each.turn != turn]
-    return [Correction(each, None) for each in plans if _RELOCATION.search(each.text)]
+    return [each for each in plans if _RELOCATION.search(each.text)]
 
 
 def moved_en(text: str, time: str) -> str:
@@ -460,8 +472,8 @@ def moved_en(text: str, time: str) -> str:
 def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
     if (match := _INSTEAD_ZH.search(text)) and (found := _containing(held, match["old"])):
         return [Correction(found, found.text.replace(match["old"], match["new"], 1))]
-    if _RELOCATED_ZH.search(text) and (done := _done(held, turn)):
-        return done
+    if _RELOCATED_ZH.search(text) and (moves := _moves(held, turn)):
+        return [Correction(each, None) for each in moves]
     moved = _MOVED_ZH.search(text)
     after = _TIME_ZH.search(text, moved.end()) if moved else None
     time = after[0] if after else find_time(text, chinese=True)

@@ -857,7 +857,7 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
         for stated in _of_clause(resolved, chinese=chinese, carried=carried):
-            found = stated
+            found = _given(stated, resolved)
             known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
                 before = _said_before(read)
@@ -898,6 +898,25 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
     yield from _named_kin(sentence, read, names, relatives)
+
+
+#: What is bought for somebody else is theirs.
+_GIFT_EN = re.compile(
+    r"\b(?:gifts?|presents?|surprise) for\b|\bas an? (?:[a-z]+ )?(?:gift|present|surprise)\b"
+    r"|\bto give (?:to )?(?:my|our)\b"
+    rf"|\bfor (?:my|our) {patterns_en.KIN_MODIFIER}(?:{people.WHO}|friend|colleague|neighbou?r|teacher)s?\b"
+    rf"(?!'s? (?:room|house|flat|place|wedding)| and (?:me|I)\b)",
+    re.IGNORECASE,
+)
+_BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
+
+
+def _given(found: _Found, clause: str) -> _Found:
+    """Return what a clause states as an event if it bought something for somebody else: the speaker has it not."""
+    if found.pattern.topic != "owns" or found.chinese or not _GIFT_EN.search(clause):
+        return found
+    stated = families.statement(clause, chinese=False)
+    return found if stated is None else replace(found, pattern=_BOUGHT_FOR, object=stated, clause=stated)
 
 
 def _completed(found: _Found, place: int, said: list[str], continued: Mapping[int, str]) -> tuple[_Found | None, int]:
