@@ -74,3 +74,20 @@ def test_what_is_bought_for_another_is_not_ones_own(lines: list[str], *, has: bo
     held = held_after(lines)
     assert any(text.startswith("has a") and text.endswith("camera") for text in held) is has
     assert any(text.startswith("bought a camera") and " their " in text for text in held) is bought
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "My husband's called Jonas, he's a paramedic.",
+        "My husband's name is Jonas, he's a paramedic.",
+        "I've got a husband called Jonas, paramedic.",
+        "husband called Jonas, paramedic",
+        "My husband (Jonas, paramedic) says hi.",
+        "We live here, my husband Jonas, a paramedic, and I.",
+    ],
+)
+def test_a_name_and_work_beside_a_relative_are_the_relatives(line: str) -> None:
+    held = held_after([line])
+    assert {"has a husband called Jonas", "has a husband who is a paramedic"} <= set(held)
+    assert not any("paramedic" in text and "husband who" not in text for text in held)

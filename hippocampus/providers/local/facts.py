@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -822,18 +822,47 @@ def _topic_of(key: str, author: str) -> str:
 
 def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:
     """Yield what a sentence states; the names that it gives are known from then on."""
-    chinese = sentence.is_cjk
+    chinese, introduced = sentence.is_cjk, ""
     if chinese:
         sentence = relatives.continued(sentence)
     if sentence.is_question:
         yield from _asked(sentence)
+    elif not chinese and (match := _INTRODUCED_EN.search(sentence.text.replace("’", "'"))):
+        sentence = yield from _introduced(sentence, match, relatives)
+        introduced = match["about"].lower()
     for found in _of_clauses(sentence, relatives):
+        if introduced and found.pattern.topic == "family" and found.object == introduced:
+            continue
         if chinese or found.pattern.shape == "clause":
             relatives.learn(found.clause or _statement(found))
         yield found if chinese or found.pattern.topic != "rule" else _on_condition(found, sentence)
     yield from _remembered(sentence)
     if not chinese and not sentence.is_question:
         yield from _parting(sentence)
+
+
+#: Who somebody's relative is, and their work: 'husband called Jonas, paramedic'.
+_INTRODUCED_EN = re.compile(
+    rf"(?:^|[,;.&+] |\b(?:[Mm]y|[Oo]ur|an?|and|have|got|with) ){patterns_en.KIN_MODIFIER}"
+    rf"(?P<who>{patterns_en.KIN}(?:'s| is)?(?:,? (?:called|named))? \(?(?P<name>{patterns_en.NAME})(?:, | \()(?:who's |who is )?(?:an? )?"
+    rf"(?P<object>{patterns_en.OCCUPATION}))(?=\)|$|[,.;!]| and\b)"
+)
+_KIN_CALLED = Pattern("family:name", "profile", _INTRODUCED_EN, "has a {about} called {object}", "name", 0.9)
+_KIN_WORKS = Pattern("family:work", "profile", _INTRODUCED_EN, "has a {about} who is {a_object}", "role", 0.85)
+
+
+def _introduced(
+    sentence: Sentence, match: re.Match[str], relatives: people.People
+) -> Generator[_Found, None, Sentence]:
+    """Yield a relative's name and work; return the sentence without both."""
+    about, name = match["about"].lower(), match["name"]
+    for pattern, what in ((_KIN_CALLED, name), (_KIN_WORKS, match["object"])):
+        yield _Found(pattern=pattern, about=about, object=what, chinese=False)
+    relatives.note("family:name", about, name)
+    before, after = sentence.text[: match.start("who")], sentence.text[match.end("who") :].lstrip(")")
+    listed = re.fullmatch("(.*?)[,;.&+ ]+", before)  # 'two kids, husband called …'
+    bare = listed is not None and match[0][0] in ",;.&+"
+    return replace(sentence, text=f"{listed[1]}{after}" if listed and bare else f"{before}{about}{after}")
 
 
 def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:

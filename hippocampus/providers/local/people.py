@@ -13,7 +13,7 @@ from hippocampus.text import words
 
 _MENTION = re.compile(
     rf"\b(?:my|our|an?|another|the) (?:[a-z]+ ){{0,2}}?(?P<who>{patterns_en.KIN.replace('?P<about>', '?:')}"
-    rf"|{patterns_en.ANIMAL})(?:s)?\b(?!['-])",
+    rf"|{patterns_en.ANIMAL})(?:s)?\b(?!-|'(?!s (?:called|named|name is)\b))",
     re.IGNORECASE,
 )
 #: A relative or an animal, in a fact's text.
