@@ -17,6 +17,7 @@ from typing import Any
 from hippocampus.providers.local import (
     clauses,
     corrections,
+    dates,
     families,
     families_en,
     families_zh,
@@ -122,7 +123,10 @@ _POST_HOLDERS = frozenset(
     words.listed("boss manager supervisor landlord landlady coach trainer 上司 领导 老板 导师 班主任 教练 主管 经理")
 )
 #: What changes when the same plan is stated again, and so is not part of its key.
-_TIME = re.compile(rf"\b(?:on |at |in |by |from )?{patterns_en.TIME}(?=\W|$)|{patterns_zh.TIME}", re.IGNORECASE)
+_TIME = re.compile(
+    rf"{dates.RANGE_EN}|{dates.RANGE_ZH}|\b(?:on |at |in |by |from )?{patterns_en.TIME}(?=\W|$)|{patterns_zh.TIME}",
+    re.IGNORECASE,
+)
 _NEGATED = (
     (re.compile(r"^(?:I'm|I am) (?:not|no longer) ", re.IGNORECASE), "I'm "),
     (re.compile(r"^(?:we're|we are) (?:not|no longer) ", re.IGNORECASE), "we're "),
@@ -844,7 +848,8 @@ def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Foun
 #: Who somebody's relative is, and their work: 'husband called Jonas, paramedic'.
 _INTRODUCED_EN = re.compile(
     rf"(?:^|[,;.&+] |\b(?:[Mm]y|[Oo]ur|an?|and|have|got|with) ){patterns_en.KIN_MODIFIER}"
-    rf"(?P<who>{patterns_en.KIN}(?:'s| is)?(?:,? (?:called|named))? \(?(?P<name>{patterns_en.NAME})(?:, | \()(?:who's |who is )?(?:an? )?"
+    rf"(?P<who>{patterns_en.KIN}(?:'s| is)?(?:,? (?:called|named))? \(?(?P<name>{patterns_en.NAME})"
+    rf"(?:, | \()(?:who's |who is )?(?:an? )?"
     rf"(?P<object>{patterns_en.OCCUPATION}))(?=\)|$|[,.;!]| and\b)"
 )
 _KIN_CALLED = Pattern("family:name", "profile", _INTRODUCED_EN, "has a {about} called {object}", "name", 0.9)
@@ -1217,7 +1222,7 @@ def _when(statement: str, topic: str, turn: Turn) -> str | None:
     if topic.partition(":")[0] in _TIMELESS:
         return None
     ahead = topic in ("plan", "goal", "pregnancy") or bool(_AHEAD.search(statement))
-    span = times.resolve(statement, turn.occurred_at, ahead=ahead)
+    span = dates.resolve(statement, turn.occurred_at, ahead=ahead)
     return times.iso_dates(span) if span is not None else None
 
 
@@ -1230,9 +1235,17 @@ def _statement(found: _Found) -> str:
         "{does}": found.object if found.chinese else objects.third_person(found.object),
     }
     text = " ".join(re.sub(r"\{\w+\}", lambda match: parts[match[0]], found.pattern.text).replace(" :", ":").split())
+    if found.chinese and found.pattern.text == "打算{object}":
+        text = _INTENDS_ZH.sub("打算\\g<time>", text)
     if found.name and found.name.lower() not in text.lower():
         text = re.sub(rf"\b({people.WHO})\b", rf"\1 {found.name}", text, count=1)
     return text
+
+
+#: '打算国庆打算去' says once what is meant.
+_INTENDS_ZH = re.compile(
+    f"^打算(?P<time>(?:{patterns_zh.TIME})?)(?:我们?)?(?:打算|准备|计划|要|想)(?=[\u4e00-\u9fff]{{2}})"
+)
 
 
 def _key(found: _Found, author: str, said_on: str) -> str:
