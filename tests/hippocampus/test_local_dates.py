@@ -55,3 +55,12 @@ def test_a_plan_keeps_its_date(line: str, text: str, when: str) -> None:
     assert plan.value["text"] == text
     assert when in plan.value["when"]
     assert plan.value["when"] > START.date().isoformat()
+
+
+@pytest.mark.parametrize(
+    "line", ["I'm in Oslo from 3 to 9 May.", "We're in Oslo for Christmas.", "I'm in Oslo until Friday."]
+)
+def test_where_somebody_is_for_a_while_is_not_their_home(line: str) -> None:
+    home, stay = local_facts.of_slice(conversation(("user", "I live in Leeds."), ("user", line)))
+    assert (home.value["text"], stay.key.partition(":")[0]) == ("lives in Leeds", "plan")
+    assert "when" in stay.value

@@ -921,7 +921,7 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found
                 whole, end = _completed(stated, place, said_clauses, continued)
                 if whole is None:
                     continue
-                found, consumed = whole, max(consumed, end)
+                found, consumed = _stayed(whole, resolved), max(consumed, end)
                 named.add(found.about or found.object)
                 known = True
                 yield replace(found, name=name)
@@ -943,6 +943,23 @@ _GIFT_EN = re.compile(
     re.IGNORECASE,
 )
 _BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
+
+
+#: Where somebody is for a while is not their home.
+_STAY_EN = re.compile(
+    rf"^(?:I'm|I am|we're|we are) (?:back )?in\b.*(?:{dates.RANGE_EN}|\b(?:until|till)\b|\bthis week(?:end)?\b"
+    r"|\b(?:for|over) (?:the|an?|two|three|four|five|six|\d+|Christmas|Easter|New Year)\b)",
+    re.IGNORECASE,
+)
+_STAYS = Pattern("plan", "custom", _STAY_EN, "{clause}", "clause", 0.8)
+
+
+def _stayed(found: _Found, clause: str) -> _Found:
+    """Return what a clause states as a plan if it says where the speaker is for a while."""
+    if found.pattern.topic != "home" or found.chinese or not _STAY_EN.search(clause):
+        return found
+    stated = families.statement(clause, chinese=False)
+    return found if stated is None else replace(found, pattern=_STAYS, object=stated, clause=stated)
 
 
 def _given(found: _Found, clause: str) -> _Found:
