@@ -52,6 +52,12 @@ def test_what_is_over_ends(before: str, after: str, texts: list[str]) -> None:
     assert held_after([before], [after]) == texts
 
 
+def test_what_is_handed_over_is_kept_beside_what_happened() -> None:
+    held = held_after(["我爸上周摔了一跤，住院了。"], ["我爸把果园过户给我了。"])
+    assert any("住院" in text or "摔" in text for text in held)
+    assert any("果园过户" in text for text in held)
+
+
 def test_a_name_implies_no_second_fact_of_its_bearer() -> None:
     """Whoever has a name is known with it, so that what is stored is the same whether the name was known before."""
     about = ["Pim slept on the sofa.", "Aron is at sea again."]
