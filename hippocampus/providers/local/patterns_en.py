@@ -390,6 +390,11 @@ FAMILY = (
         rf" [A-Z][a-z]+(?: and [A-Z][a-z]+)?| and {COUNT} {ANIMAL})?)\b(?! (?:food|toy|bed|hair)).*",
         "has {object}", "plain", 0.9),
 )
+_MAY_NOT = r"(?:can't|cannot|can not|mustn't|am not allowed to)"
+_FOOD = (
+    r"(?P<object>(?!any|much|enough|time|that|the\b|a |to |it|more|out|well|without|this|my|so\b|anything|something"
+    r"|because|very|for).+)"
+)
 HEALTH = (
     english(
         "allergy",
@@ -438,17 +443,26 @@ HEALTH = (
         "plain",
         0.9,
     ),
-    english(
-        "diet",
-        "profile",
-        r"I (?:(?:can't|cannot|can not|mustn't|am not allowed to) ~(?:do(?= (?:dairy|gluten|nuts?|peanuts|cashews"
-        r"|almonds|shellfish|fish|eggs|meat|spicy|sugar|caffeine|alcohol|milk|cheese|wheat|soy|seafood|pork|beef"
-        r"|mushrooms|lactose|onions|garlic))|have|eat|drink|stomach|touch|tolerate"
-        r"|digest)|(?:don't|do not|never) ~(?:eat|drink|touch)) (?P<object>(?!any|much|enough|time"
-        r"|that|the\b|a |to |it|more|out|well|without|this|my|so\b|anything|something|because|very|for).+)",
-        "does not eat or drink {object}",
-        "items",
-        0.85,
+    *(
+        english(
+            "diet",
+            "profile",
+            rf"I (?:{_MAY_NOT} ~{cannot}|(?:don't|do not|never) ~{does_not}) {_FOOD}",
+            text,
+            "items",
+            0.85,
+        )
+        for cannot, does_not, text in (
+            ("eat", "eat", "does not eat {object}"),
+            ("drink", "drink", "does not drink {object}"),
+            (
+                r"(?:do(?= (?:dairy|gluten|nuts?|peanuts|cashews|almonds|shellfish|fish|eggs|meat|spicy|sugar|caffeine"
+                r"|alcohol|milk|cheese|wheat|soy|seafood|pork|beef|mushrooms|lactose|onions|garlic))|have|stomach|touch"
+                r"|tolerate|digest)",
+                "touch",
+                "does not eat or drink {object}",
+            ),
+        )
     ),
     english(
         "diet",
@@ -477,10 +491,6 @@ HEALTH = (
         rf"(?:{I_AM}|I ~went|I ~turned) ~(?:an? )?(?P<object>vegan|vegetarian|pescatarian|lactose[-"
         rf" ]intolerant" r"|gluten[- ]free|diabetic|coeliac|celiac)\b.*", "is {object}", "plain", 0.95,
         single=True),
-    english("diet", "profile",
-        r"I (?:(?:can't|cannot|can not) ~(?:eat|drink|have)|(?:don't|do not|never) ~(?:eat|drink))"
-        r" (?P<object>(?!any|much|enough|time|that|the|a |to |it|more|out|well).+)",
-        "does not eat or drink {object}", "items", 0.85),
 )
 TASTE = (
     english("favorite", "preference", r"my (?:top|first|number one|no\.? ?1|main) (?:pick|choice|favou?rite)(?: for"

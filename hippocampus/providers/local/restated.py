@@ -52,7 +52,8 @@ _NO_NOUN = (
 #: The object of a fact, by what its text begins with.
 _OBJECT_EN = re.compile(
     r"^(?:is allergic to|takes|is on|plays|speaks|studies|likes|dislikes|(?:is|works as) an?|has an?|is"
-    r"|has as favou?rite [a-z]+|has \w+ allergic to|has an? [a-z ]+ (?:who is an?|allergic to)|does not eat or drink)"
+    r"|has as favou?rite [a-z]+|has \w+ allergic to|has an? [a-z ]+ (?:who is an?|allergic to)"
+    r"|does not (?:eat or drink|eat|drink))"
     r" (?P<object>[a-z][a-z -]+)$"
 )
 #: Of these, a word that may be an adjective is none.
