@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -19,6 +19,17 @@ from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, r
 from tests.support.waiting import WAIT_SECONDS, until
 
 
+class Caller(Page):
+    """The page that posts the run of `everything`, which sends the rest of a call when its beginning has arrived."""
+
+    begun: ClassVar[set[str]] = set()
+
+    def take(self, frame: bytes) -> None:
+        super().take(frame)
+        if b"TOOL_CALL_ARGS" in frame:
+            self.begun.add(json.loads(frame.split(b"data: ")[1])["toolCallId"])
+
+
 async def everything(run: RunContext) -> None:
     """Emit every kind of event that an agent can, and try what it cannot."""
     with pytest.raises(InvalidInputError):
@@ -27,7 +38,7 @@ async def everything(run: RunContext) -> None:
         await run.custom("shop:large", "x" * 8000, transient=True)
     with pytest.raises(InvalidInputError):
         run.add_usage(words=3)
-    await emit(run)
+    await emit(run, lambda: until(lambda: f"call-{run.run.run_id}" in Caller.begun))
 
 
 async def begin(run: RunContext) -> None:
@@ -63,7 +74,7 @@ def events_of(page: Page) -> list[dict[str, Any]]:
 
 async def test_an_agent_emits_every_kind_of_event(client: httpx.AsyncClient) -> None:
     """The client that posted the run and a late one have the same messages; what is transient is sent once, live."""
-    posted, late = await run_agent(client, asked("t", "run-1")), Page()
+    posted, late = await run_agent(client, asked("t", "run-1"), page=Caller()), Page()
     await follow(client, "run-1", late)
     assert late.shown == posted.shown
     thought, searching, failed, looking, found, activity, answer = posted.reducer.messages[1:]
@@ -142,7 +153,7 @@ async def test_images_and_files_of_a_message_are_kept_for_joiners_and_timelines(
         assert joined.reducer.messages[0] == {**question, "content": kept}
     await client.post("/api/runs/run-1/cancel")
     await following
-    later = await run_agent(client, {**asked("t", "run-2"), "messages": []})
+    later = await run_agent(client, {**asked("t", "run-2"), "messages": []}, page=Caller())
     assert later.reducer.messages[0]["role"] == "reasoning"
     late = Page()
     await follow(client, "run-2", late)
