@@ -128,7 +128,7 @@ BEGIN
 END
 $$;
 
--- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
+-- Whether a fact has its place in every window: allergies, diets and rules, whosever they are, by the words of the key in
 -- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
 -- What is planned, liked or came about is named by its words: 'event:started_a_diet'. So is what has its name from them:
 -- 'diet_coke_preference', 'game_rules'.
@@ -181,9 +181,7 @@ BEGIN
         SELECT t.id INTO v_thread FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no session % for app % and user %',
-                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-                USING ERRCODE = 'HP001';
+            PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
         END IF;
     END IF;
     IF btrim(p_query) <> '' THEN

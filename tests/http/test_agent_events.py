@@ -15,8 +15,8 @@ from pulse.errors import InvalidInputError
 from pulse.runs.agents import AgentError, RunContext
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import ARGUMENTS, emit
-from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
-from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.stream_client import Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import until
 
 
 class Caller(Page):
@@ -59,12 +59,6 @@ AGENTS = {"default": everything, "begin": begin}
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
     async with serving(dsn, AGENTS) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 

@@ -139,7 +139,12 @@ async def search_memory(caller: Caller, given: SearchArguments) -> Found:
         if budget.is_spent():
             break
         results.append(_hit(each, budget))
-    return Found(results=results, truncated=budget.was_cut, note=found.degraded)
+    return Found(results=results, truncated=budget.was_cut, note=_note(found.degraded, found.rerank_failure))
+
+
+def _note(*reasons: str | None) -> str | None:
+    """Return why a search did less than it could, None if nothing failed."""
+    return "; ".join(filter(None, reasons)) or None
 
 
 def _narrowed(given: SearchArguments) -> SearchFilter:
@@ -287,7 +292,7 @@ class Passages(Answer):
 async def search_knowledge(caller: Caller, given: KnowledgeArguments) -> Passages:
     """Find the passages of documents that match best."""
     found = await _knowledge(caller).search(
-        given.query, user_id=caller.user_id, limit=given.limit, corpora=given.corpora
+        given.query, user_id=caller.user_id, roles=caller.roles, limit=given.limit, corpora=given.corpora
     )
     budget = _Budget()
     results: list[Passage] = []
@@ -309,7 +314,7 @@ async def search_knowledge(caller: Caller, given: KnowledgeArguments) -> Passage
                 score=hit.score,
             )
         )
-    return Passages(results=results, truncated=budget.was_cut, note=found.degraded)
+    return Passages(results=results, truncated=budget.was_cut, note=_note(found.degraded, found.rerank_failure))
 
 
 class DocumentArguments(Arguments):
@@ -340,6 +345,7 @@ async def read_document(caller: Caller, given: DocumentArguments) -> DocumentPar
         char_from=given.char_from,
         char_upto=min(given.char_from + given.length, 2**31 - 1),
         user_id=caller.user_id,
+        roles=caller.roles,
     )
     return DocumentPart(
         corpus=text.corpus,

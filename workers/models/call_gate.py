@@ -49,7 +49,7 @@ PENALTY_SECONDS = 2.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
 REPORT_SECONDS_MAX = 2.0
-#: Roles whose calls give way to those of the others where a limit is reached: nobody waits for them.
+#: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.
 YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
 #: Between two requests for a slot that is nearly free.
 _YIELD_SECONDS_MIN = 0.02
@@ -247,6 +247,28 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
         wait_seconds_max=settings.limit_wait_seconds_max,
         yields=role in YIELDING_ROLES,
         call_seconds_max=settings.generate_timeout_seconds,
+        failures_max=settings.breaker_failures,
+        open_seconds=settings.breaker_open_seconds,
+    )
+    return SharedCallGate(pool, rule, metrics)
+
+
+def reranker_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate | None:
+    """Return the gate before the calls of the reranker, None if there is none.
+
+    Its limit is the model's, its breaker its own: that a model is too slow for a search says nothing of other calls.
+    """
+    if "reranker" not in settings.kinds:
+        return None
+    chosen = settings.chosen("reranker")
+    rule = GateRule(
+        provider=chosen.provider,
+        limit=chosen.model,
+        breaker=f"{role} rerank/{chosen.model}",
+        calls_per_second=settings.generate_calls_per_second,
+        burst=settings.generate_calls_burst,
+        wait_seconds_max=min(settings.limit_wait_seconds_max, SEARCH_WAIT_SECONDS_MAX),
+        call_seconds_max=settings.rerank_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,
     )

@@ -3337,6 +3337,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * CorpusInput
@@ -5174,6 +5184,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * KnowledgeSearchInput
@@ -6118,6 +6138,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * RefusedTextsView
@@ -6706,6 +6736,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * SecretView
@@ -6967,6 +7007,11 @@ export interface components {
              * @default
              */
             allowed_networks?: string;
+            /**
+             * Timeout Seconds
+             * @description Of each call; 30, and 60 of an MCP server, if it is not given.
+             */
+            timeout_seconds?: number | null;
         };
         /**
          * SpanView

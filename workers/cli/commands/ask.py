@@ -12,7 +12,7 @@ from hippocampus.context_assembler import ContextAssembler
 from workers import settings
 from workers.cli import output
 from workers.cli.commands.context import language_option
-from workers.cli.embedder import open_embedder, open_generator
+from workers.cli.embedder import open_embedder, open_generator, reranking
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
 from workers.cli.page import clip
@@ -96,18 +96,19 @@ async def ask(
     answer_tokens: int,
     seconds: float,
 ) -> Answer:
-    """Ask with the generator and the embedder that the settings name."""
+    """Ask with the generator, the embedder and the reranker that the settings name."""
     embedder, generator = open_embedder(config, pool), open_generator(config, pool)
     try:
-        return await AnswerService(ContextAssembler(pool, embedder), generator).ask(
-            app_name=owner.app,
-            user_id=owner.user,
-            question=question,
-            language=language,
-            max_tokens=tokens,
-            max_answer_tokens=answer_tokens,
-            max_seconds=seconds,
-        )
+        async with reranking(config, pool) as reranked:
+            return await AnswerService(ContextAssembler(pool, embedder, **reranked), generator).ask(
+                app_name=owner.app,
+                user_id=owner.user,
+                question=question,
+                language=language,
+                max_tokens=tokens,
+                max_answer_tokens=answer_tokens,
+                max_seconds=seconds,
+            )
     finally:
         await embedder.close()
         await generator.close()

@@ -10,7 +10,7 @@ from hippocampus.context_assembler import RECALL_TOKENS, ContextAssembler
 from workers import settings
 from workers.cli import output
 from workers.cli.commands.context import language_option, template_option
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, reranking
 from workers.cli.options import COUNT_MAX, json_option
 from workers.cli.owners import Whose, owner_options
 
@@ -48,11 +48,13 @@ def command(
                 "total_tokens": window.total_tokens,
                 "language": window.language,
                 "degraded": window.degraded,
+                "reranked": window.reranked,
+                "rerank_failure": window.rerank_failure,
             }
         )
         return
-    if window.degraded:
-        click.echo(f"Note: {window.degraded}.", err=True)
+    for note in filter(None, (window.degraded, window.rerank_failure)):
+        click.echo(f"Note: {note}.", err=True)
     if window.text:
         click.echo(window.text)
     else:
@@ -69,11 +71,11 @@ async def recall(
     language: Language | None,
     template: TemplateName,
 ) -> ContextWindow:
-    """Recall with the embedder that the settings name."""
+    """Recall with the embedder and the reranker that the settings name."""
     embedder = open_embedder(config, pool)
     try:
-        return await ContextAssembler(pool, embedder, language=language, template=template).recall(
-            app_name=owner.app, user_id=owner.user, query=query, max_tokens=tokens
-        )
+        async with reranking(config, pool) as reranked:
+            assembler = ContextAssembler(pool, embedder, language=language, template=template, **reranked)
+            return await assembler.recall(app_name=owner.app, user_id=owner.user, query=query, max_tokens=tokens)
     finally:
         await embedder.close()

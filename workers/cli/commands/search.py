@@ -18,7 +18,7 @@ from hippocampus.search import (
 )
 from workers import settings
 from workers.cli import output
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, reranking
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
 from workers.cli.page import Item, passage, write_rows
@@ -63,8 +63,8 @@ def command(
     if as_json:
         output.write_json(response)
         return
-    if response.degraded:
-        click.echo(f"Note: {response.degraded}.", err=True)
+    for note in filter(None, (response.degraded, response.rerank_failure)):
+        click.echo(f"Note: {note}.", err=True)
     items = [
         Item(
             (hit.score, kind_of(hit), hit.content, why(hit.why)),
@@ -80,12 +80,13 @@ def command(
 async def search(
     config: Settings, pool: Pool, owner: Owner, query: str, *, limit: int, narrow: SearchFilter
 ) -> SearchMemoryResponse:
-    """Search with the embedder that the settings name."""
+    """Search with the embedder and the reranker that the settings name."""
     embedder = open_embedder(config, pool)
     try:
-        return await MemorySearch(pool, embedder).search(
-            app_name=owner.app, user_id=owner.user, query=query, limit=limit, narrow=narrow
-        )
+        async with reranking(config, pool) as reranked:
+            return await MemorySearch(pool, embedder, **reranked).search(
+                app_name=owner.app, user_id=owner.user, query=query, limit=limit, narrow=narrow
+            )
     finally:
         await embedder.close()
 
