@@ -130,7 +130,7 @@ class Provider:
         """
         own = self.module.partition(".")[0]
         try:
-            module = importlib.import_module(self.module)
+            return cast("ProviderModule", importlib.import_module(self.module))
         except ModuleNotFoundError as error:
             missing = (error.name or own).partition(".")[0]
             if missing not in ("hippocampus", "pulse", own):
@@ -144,10 +144,6 @@ class Provider:
             if own == "hippocampus":
                 raise
             raise ValueError(f"{self.module} cannot be imported: {type(error).__name__}: {error}") from error
-        for kind in ("generator", "embedder"):
-            if self.default_model(kind) and not hasattr(module, f"make_{kind}"):
-                raise ValueError(f"{self.module} has no make_{kind}, though its Provider names a model of this kind")
-        return cast("ProviderModule", module)
 
     def make_reranker(self, config: ModelConfig) -> ModelReranker:
         """Return a reranker that has not called anything yet; the caller closes it.
