@@ -632,7 +632,7 @@ class Settings(BaseSettings):
             except ValueError as error:
                 raise ValueError(f"{variable} is wrong: {error}") from None
             model = named_model or provider.default_model(kind)
-            if not model:
+            if not provider.default_model(kind):
                 raise ValueError(f"{variable} is {name}, which has no {kind} of its own: choose another {kind}")
             own_url = next((url for url in map(os.environ.get, provider.url_variables) if url), None)
             url = given.get(f"{kind}_base_url") or given.get("provider_base_url")

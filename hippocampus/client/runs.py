@@ -102,6 +102,17 @@ class RunCalls(Calls):
         delta = {"message_id": message_id, "kind": kind, "offset": len(text_so_far), "text": piece}
         return pick(RunLease, await self._post(_path(run_id, "deltas"), user_id, {"holder": holder, "deltas": [delta]}))
 
+    async def send_event(
+        self, user_id: str, run_id: str, event_type: str, content: Mapping[str, Any], *, holder: str
+    ) -> RunLease:
+        """Send an event to the clients that follow the run now, and store nothing.
+
+        Args:
+            event_type: ``custom``, ``activity`` or ``activity_delta``.
+        """
+        body = {"holder": holder, "transients": [{"event_type": event_type, "content": content}]}
+        return pick(RunLease, await self._post(_path(run_id, "deltas"), user_id, body))
+
     async def heartbeat_run(
         self, user_id: str, run_id: str, *, holder: str, lease_seconds: float | None = None
     ) -> RunLease:

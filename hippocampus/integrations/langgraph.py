@@ -90,7 +90,8 @@ class HippocampusStore(BaseStore):
     loop, and raise `asyncio.InvalidStateError` there.
 
     Raises, from every method:
-        InvalidNamespaceError: a label is empty, or holds a period or U+0000; a write to `MEMORIES` or ``langgraph``.
+        InvalidNamespaceError: a label is empty, or holds a period or U+0000; a write to `MEMORIES`; from `put` and
+            `aput`, the root ``langgraph``.
         InvalidInputError: another argument is out of its bounds (a ValueError); nothing was changed.
     """
 
@@ -108,9 +109,10 @@ class HippocampusStore(BaseStore):
             InvalidInputError: `index` cannot be used.
         """
         self.ttl_config = ttl
+        #: As in LangGraph's own stores.
+        self.index_config = index
         self._memory = memory
         self._index = None if index is None else _make_index(index, memory.embedder)
-        self._omit_expired = bool(ttl and ttl.get("omit_expired"))
         self._own = _OwnLoop()
         self._home: asyncio.AbstractEventLoop | None = None
         with contextlib.suppress(RuntimeError):
@@ -158,7 +160,8 @@ class HippocampusStore(BaseStore):
             _check(op)
         # All vectors first: no connection is held while a model is called, and nothing is written if it fails.
         vectors = _Embedded() if self._index is None else await self._index.embed(pool, self._memory.app, ops)
-        items = ItemStore(pool, self._memory.app, omit_expired=self._omit_expired)
+        omit_expired = bool(self.ttl_config and self.ttl_config.get("omit_expired"))
+        items = ItemStore(pool, self._memory.app, omit_expired=omit_expired)
         model = self._index.model if self._index else None
         results: list[Result] = [None] * len(ops)
 
@@ -365,10 +368,9 @@ def _check(op: Op) -> None:
     """Refuse an operation before any is executed."""
     validate_op_namespace(op)
     if isinstance(op, PutOp):
-        if not op.namespace or op.namespace[0] == "langgraph":
-            raise InvalidNamespaceError(
-                f"an item needs a namespace whose first label is not 'langgraph', not {tuple(op.namespace)!r}"
-            )
+        # `put` refuses the root ``langgraph``, which is for LangGraph itself: a batch may write there.
+        if not op.namespace:
+            raise InvalidNamespaceError("an item needs a namespace of at least one label, not ()")
         if _is_memory(op.namespace):
             raise InvalidNamespaceError(
                 f"{MEMORIES!r} cannot be written, it answers from memory: use Hippocampus.add or remember. Got:"

@@ -126,15 +126,24 @@ class Provider:
 
         Raises:
             MissingLibraryError: a library that it needs is not installed; the message says how to install it.
+            ValueError: the module of another distribution cannot be imported; the message says why.
         """
+        own = self.module.partition(".")[0]
         try:
             return cast("ProviderModule", importlib.import_module(self.module))
         except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] in ("hippocampus", "pulse", self.module):
+            missing = (error.name or own).partition(".")[0]
+            if missing not in ("hippocampus", "pulse", own):
+                library = missing.replace("_", "-")
+                command = install_command(self.extra) if self.extra else f"pip install {library}"
+                raise MissingLibraryError(f"{self.module} needs {library}, which is not installed: {command}") from None
+            if own == "hippocampus":
                 raise
-            library = error.name.partition(".")[0].replace("_", "-")
-            command = install_command(self.extra) if self.extra else f"pip install {library}"
-            raise MissingLibraryError(f"{self.module} needs {library}, which is not installed: {command}") from None
+            raise ValueError(f"{self.module} cannot be imported: {error}") from error
+        except Exception as error:
+            if own == "hippocampus":
+                raise
+            raise ValueError(f"{self.module} cannot be imported: {type(error).__name__}: {error}") from error
 
     def make_reranker(self, config: ModelConfig) -> ModelReranker:
         """Return a reranker that has not called anything yet; the caller closes it.
@@ -212,7 +221,8 @@ def find(name: str) -> Provider:
     """Return a provider of this package, or else of an installed distribution.
 
     Raises:
-        ValueError: there is no provider of this name; the message lists those that there are.
+        ValueError: there is no provider of this name, and the message lists those that there are; or a distribution's
+            own cannot be loaded, and the message names the distribution.
     """
     if name in PROVIDERS:
         return PROVIDERS[name]
@@ -220,5 +230,13 @@ def find(name: str) -> Provider:
     if name not in installed.names:
         known = ", ".join(sorted({*PROVIDERS, *installed.names}))
         raise ValueError(f"there is no provider {name!r}: choose one of {known}")
-    provider: Provider = installed[name].load()
+    entry = installed[name]
+    whose = f"the provider {name!r}" + (f" of {entry.dist.name} {entry.dist.version}" if entry.dist else "")
+    try:
+        provider = entry.load()
+    except Exception as error:
+        raise ValueError(f"{whose} cannot be loaded: {entry.value}: {type(error).__name__}: {error}") from error
+    if not isinstance(provider, Provider):
+        wrong = f"{entry.value} is not a hippocampus.Provider, but {provider!r:.100}"
+        raise ValueError(f"{whose} cannot be used: {wrong}")  # noqa: TRY004 - a wrong setting, as the others are
     return provider

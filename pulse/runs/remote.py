@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pulse.agui import wire
 from pulse.errors import InvalidInputError, RunEndedError, RunFencedError, SessionExistsError, SessionNotFoundError
 from pulse.events import Event
 from pulse.live_text import DeltaCarrier, Kind, RunKey
@@ -103,10 +104,23 @@ class RemoteRuns:
         await self._drop_streamed(run, events)
         return written
 
-    async def push(self, app_name: str, user_id: str, run_id: str, *, holder: str, deltas: Sequence[Delta]) -> RunLease:
+    async def push(
+        self,
+        app_name: str,
+        user_id: str,
+        run_id: str,
+        *,
+        holder: str,
+        deltas: Sequence[Delta] = (),
+        transients: Sequence[Mapping[str, Any]] = (),
+    ) -> RunLease:
         """Stream pieces of open messages. The same pieces again change nothing.
 
+        Args:
+            transients: events (``event_type``, ``content``) for the present followers alone; sent again each time.
+
         Raises:
+            InvalidInputError: an event is none that a client could be sent, or too large. What was before it was sent.
             StreamLostError: the text before an offset is missing; send the message from offset 0, or store it.
             StreamTooLongError: the message would be too long.
             others: as above.
@@ -114,12 +128,21 @@ class RemoteRuns:
         run = await self._held(app_name, user_id, run_id, holder)
         if run.status.is_terminal:
             raise RunEndedError(f"run {run_id} has ended as {run.status}")
+        for sent in transients:
+            if wire.transient(sent) is None:
+                raise InvalidInputError(
+                    f"an event {sent.get('event_type')!r} that is not stored lacks a field, or has a wrong one: custom"
+                    " has name and value; activity has message_id, activity_type and content; activity_delta has"
+                    " message_id, activity_type and patch"
+                )
         key = RunKey(run.thread_id, run.run_id)
         for each in deltas:
             text = clean_text(each.text)
             await self._carrier.push(
                 key, each.message_id, kind=each.kind, offset=each.offset, text=text, meta=each.meta
             )
+        for sent in transients:
+            await self._carrier.send(key, sent)
         return RunLease(run.status, run.cancel_requested)
 
     async def renew(

@@ -83,6 +83,10 @@ SELECT coalesce((SELECT min(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = 
                 (SELECT max(r.first_seq) - 1 FROM runs AS r WHERE r.thread_id = $1 AND $2),
                 (SELECT t.last_seq FROM threads AS t WHERE t.id = $1), 0)
 
+-- name: last_number
+-- thread
+SELECT t.last_seq FROM threads AS t WHERE t.id = $1
+
 -- name: next_run
 -- thread, began after this number
 SELECT r AS run FROM runs AS r WHERE r.thread_id = $1 AND r.first_seq > $2 ORDER BY r.first_seq LIMIT 1

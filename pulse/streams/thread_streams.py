@@ -7,7 +7,8 @@ A client gets the conversation and the state once, where its stream begins; from
 run brings only what is new. One hub per followed thread translates that once: a client first catches up by itself, from
 its cursor or from the run that is active, and joins the hub's other followers where nothing is left.
 
-A cursor of such a stream is the first number of the run, a slash, and the cursor within the run: ``5/12.2``.
+A cursor of such a stream is the first number of the run, a slash, and the cursor within the run: ``5/12.2``. With
+nothing after the slash no frame was sent yet, and the stream begins after the number.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ThreadCursor:
-    """A position in the stream of a thread: within the run that began at a number; None is before that run."""
+    """A position in the stream of a thread: within the run that began at a number, or, with None, after the number."""
 
     began: int
     within: Cursor | None = None
@@ -59,7 +60,10 @@ class ThreadCursor:
         began, slash, within = text.partition("/")
         if not slash or not (began.isascii() and began.isdecimal() and len(began) < 19):
             raise InvalidInputError(f"{text[:60]!r} is not a cursor of a thread; send the id of the last frame")
-        return cls(int(began), Cursor.parse(within))
+        return cls(int(began), Cursor.parse(within) if within else None)
+
+    def __str__(self) -> str:
+        return f"{self.began}/{self.within or ''}"
 
 
 class ThreadStreams:
@@ -84,11 +88,16 @@ class ThreadStreams:
         return ThreadCursor(began)
 
     async def check(self, session: Session, cursor: ThreadCursor) -> None:
-        """Check that a run began where a cursor says.
+        """Check that a run began where a cursor says, or that the thread has come so far.
 
         Raises:
             InvalidInputError: the cursor names no run of the thread.
         """
+        if cursor.within is None:
+            last = await _STATEMENTS.fetchval(self._pool, "last_number", session.thread_id)
+            if cursor.began > (last or 0):
+                raise _no_run(cursor.began)
+            return
         following = await self.next(session, cursor.began - 1)
         if following is None or began_at(following) != cursor.began:
             raise _no_run(cursor.began)

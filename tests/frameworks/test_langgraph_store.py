@@ -222,7 +222,6 @@ def test_an_item_keeps_its_creation_and_the_newest_come_first(store: Hippocampus
         (("a.b",), "periods"),
         (("a\0",), "NUL"),
         ((5,), "strings"),
-        (("langgraph", "x"), "langgraph"),
         ((*MEMORIES, "ann"), "Hippocampus.add"),
     ],
 )
@@ -235,6 +234,32 @@ def test_invalid_namespaces_are_refused_in_batches_too(
     with pytest.raises(InvalidNamespaceError, match=said):
         store.batch([PutOp(("good",), "k", {}), PutOp(namespace, "k", {})])
     assert store.search(()) == []
+
+
+def test_the_root_of_langgraph_itself_is_written_in_batches_alone(store: HippocampusStore) -> None:
+    """As in LangGraph's own stores: `put` keeps programs away from it, and LangGraph writes there by operations."""
+    with pytest.raises(InvalidNamespaceError, match="langgraph"):
+        store.put(("langgraph", "x"), "k", {})
+    store.batch([PutOp(("langgraph", "x"), "k", {"n": 1})])
+    item = store.get(("langgraph", "x"), "k")
+    assert item is not None
+    assert item.value == {"n": 1}
+
+
+def test_settings_are_kept_where_langgraphs_stores_keep_them(dsn: str) -> None:
+    """`omit_expired` may be changed while the store is in use."""
+    embed = WordVectors()
+    index: Any = {"dims": embed.dims, "embed": embed}
+    store = HippocampusStore(Hippocampus(dsn, app="shop", embedder=None), index=index, ttl={"refresh_on_read": False})
+    try:
+        assert store.index_config == index
+        store.put(("t",), "k", {"text": "dog"}, ttl=1e-6)
+        assert store.get(("t",), "k")
+        assert store.ttl_config is not None
+        store.ttl_config["omit_expired"] = True
+        assert store.get(("t",), "k") is None
+    finally:
+        store.close()
 
 
 def test_bad_values_are_refused(store: HippocampusStore) -> None:

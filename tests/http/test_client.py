@@ -151,6 +151,10 @@ async def test_a_run_is_executed_through_the_client(writer: WriterProcess, write
             text += piece
             await client.write_run("ann", "r 1", events, **mine)
         assert (await client.heartbeat_run("ann", "r 1", lease_seconds=60, **mine)) == lease
+        progress = {"name": "shop:progress", "value": 0.5}
+        assert (await client.send_event("ann", "r 1", "custom", progress, **mine)) == lease
+        with pytest.raises(InvalidRequestError, match="lacks a field"):
+            await client.send_event("ann", "r 1", "custom", {}, **mine)
         for _ in range(2):
             done = await client.finish_run("ann", "r 1", text, message_id="m2", state_delta={"found": 1}, **mine)
         assert (done.status, await client.run("ann", "r 1")) == ("completed", done)

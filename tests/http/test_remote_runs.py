@@ -106,6 +106,55 @@ async def test_a_silent_agent_loses_its_run_and_a_cancelled_one_is_told(
     assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
+async def test_events_that_are_not_stored_reach_those_who_follow_now(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """CUSTOM and ACTIVITY events, alone or with pieces of text; a later client does not get them."""
+    await start(client)
+    page = Page()
+    following = asyncio.create_task(follow(client, "run-1", page))
+    await until(lambda: writer.live.streams.followers == 1)
+    await until(lambda: "RUN_STARTED" in str(page.frames))
+    plan = {"message_id": "p1", "activity_type": "PLAN"}
+    patch = [{"op": "add", "path": "/steps/-", "value": "say"}]
+    transients = [
+        {"event_type": "custom", "content": {"name": "shop:progress", "value": 0.5}},
+        {"event_type": "activity", "content": {**plan, "content": {"steps": ["look"]}}},
+        {
+            "event_type": "activity_delta",
+            "content": {**plan, "patch": patch},
+        },
+    ]
+    piece = {"message_id": "m1", "offset": 0, "text": "Half"}
+    url, held = "/api/runs/run-1/deltas", {"holder": HOLDER}
+    sent = await client.post(url, json={**held, "deltas": [piece], "transients": transients[:1]})
+    assert sent.json() == {"status": "running", "cancel_requested": False}
+    assert (await client.post(url, json={**held, "transients": transients[1:]})).status_code == 200
+    await until(lambda: '"ACTIVITY_DELTA"' in str(page.frames))
+    shown = {each["id"]: each for each in page.reducer.messages}
+    assert shown["p1"]["content"] == {"steps": ["look", "say"]}
+    assert sum('"shop:progress"' in str(frame) for frame in page.frames) == 1
+    for wrong in (
+        {},
+        {"transients": [{"event_type": "custom", "content": {"value": 1}}]},
+        {"transients": [{"event_type": "message", "content": {"text": "x"}}]},
+        {"transients": [{"event_type": "activity", "content": plan}]},
+        {"transients": [{"event_type": "custom", "content": {"name": "shop:large", "value": "x" * 8000}}]},
+    ):
+        assert (await client.post(url, json={**held, **wrong})).status_code == 422
+    assert (
+        problem(await client.post(url, json={"holder": "another", "transients": transients}))["type"]
+        == "/problems/run-fenced"
+    )
+    await client.post("/api/runs/run-1/end", json={**held, "status": "completed", "answer": "Done", "message_id": "m1"})
+    await following
+    late = Page()
+    await follow(client, "run-1", late)
+    assert "shop:progress" not in str(late.frames)
+    assert [each["id"] for each in late.reducer.messages] == ["m1"]
+    assert await writer.pool.fetchval("SELECT count(*) FROM events WHERE event_type IN ('custom', 'activity')") == 0
+
+
 async def test_only_the_holder_writes_and_bad_calls_change_nothing(
     client: httpx.AsyncClient, writer: LiveWriter
 ) -> None:

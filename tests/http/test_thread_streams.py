@@ -111,6 +111,43 @@ async def test_a_client_gets_the_conversation_and_the_state_once(writer: LiveWri
     assert (await client.get("/api/threads/nowhere/events")).status_code == 404
 
 
+async def beginning(client: httpx.AsyncClient, **query: str) -> list[str]:
+    """The first lines of a stream, which is cut then."""
+    async with client.stream("GET", "/api/threads/t/events", params=query) as response:
+        lines = response.aiter_lines()
+        return [await anext(lines) for _ in range(3)]
+
+
+async def test_a_client_that_is_cut_before_its_first_frame_loses_nothing(
+    writer: LiveWriter, client: httpx.AsyncClient
+) -> None:
+    """Its stream begins with an id, from which the next connection sends what came in between, once."""
+    await client.post(SESSIONS, json={"session_id": "t"})
+    await say(writer, "t", "before")
+    assert await beginning(client) == [": cursor 1/", "id: 1/", ": connected"]
+    for text in ("one", "two"):
+        await say(writer, "t", text)
+    page = ThreadPage(2)
+    page.last_id = "1/"
+    await follow_thread(client, "t", page)
+    assert [message["content"] for message in page.reducer.messages] == ["before", "one", "two"]
+    assert page.kinds("RUN_STARTED") == 2
+    # Where a run is active, that is where the stream begins, also after the run has ended.
+    posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
+    await until(lambda: writer.live.streams.followers == 1)
+    assert (await beginning(client))[0] == ": cursor 3/"
+    await client.post("/api/runs/r/cancel")
+    await posting
+    late = ThreadPage(1)
+    late.last_id = "3/"
+    await follow_thread(client, "t", late)
+    assert b'"runId":"r"' in late.frames[0].replace(b" ", b"")
+    refused = await client.get("/api/threads/t/events", params={"offset": "99/"})
+    assert refused.status_code == 422
+    assert page.last_id is not None
+    assert (await beginning(client, offset=page.last_id))[0] == ": connected"
+
+
 async def test_changes_of_shared_state_by_other_sessions_arrive_live(
     writer: LiveWriter, client: httpx.AsyncClient, pool: asyncpg.Pool
 ) -> None:

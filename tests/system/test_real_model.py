@@ -7,23 +7,25 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
 
-from hippocampus.memory_service import OpenMemoryService
+from hippocampus.client import HippocampusClient, NewEvent
 from hippocampus.providers import extraction
 from hippocampus.providers.features import Features
-from hippocampus.providers.local.provider import LocalEmbedder
 from hippocampus.providers.openai import provider
 from hippocampus.providers.registry import ModelConfig
-from tests.support import real_worker
+from tests.support import one_fact_worker, real_worker
 from tests.support.paths import ROOT
 from tests.support.provider_conformance import ENGLISH, assert_fact, assert_origin
 from tests.support.real_model import NAME
 from tests.support.waiting import until, until_sync
-from tests.support.worker_harness import Workers, wait_for_status
+from tests.support.worker_harness import Workers
+from tests.support.writer_process import KEY, WriterProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(900)]
 
@@ -71,17 +73,7 @@ async def test_the_probe_finds_what_the_server_accepts(model_url: str) -> None:
 async def test_facts_that_fit_the_schema_come_out(model_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A schema of one short fact: whatever the model makes of it passes every check of a reply."""
     turns = [turn.sequence_num for turn in ENGLISH.turns]
-    fact = extraction.REFLECTION_SCHEMA["properties"]["facts"]["items"]
-    properties = {
-        **fact["properties"],
-        "key": {"type": "string", "minLength": 3, "maxLength": 12},
-        "value": {"type": "boolean"},
-        "source_turns": {"type": "array", "items": {"enum": turns}, "minItems": 1, "maxItems": 1},
-    }
-    one = {"type": "array", "items": {**fact, "properties": properties}, "minItems": 1, "maxItems": 1}
-    none = {"type": "array", "items": {"type": "null"}, "maxItems": 0}
-    schema = {**extraction.REFLECTION_SCHEMA, "properties": {"facts": one, "insights": none, "instructions": none}}
-    monkeypatch.setattr(extraction, "REFLECTION_SCHEMA", schema)
+    monkeypatch.setattr(extraction, "REFLECTION_SCHEMA", one_fact_worker.schema(turns))
     generator = provider.make_generator(config(model_url, features=EVERYTHING, output_tokens_max=200))
     (reflection,) = await generator.reflect([ENGLISH])
     await generator.close()
@@ -92,40 +84,60 @@ async def test_facts_that_fit_the_schema_come_out(model_url: str, monkeypatch: p
     assert reflection.usage.output_tokens > 10
 
 
-async def test_a_conversation_is_summarised_and_nonsense_loses_nothing(
-    pool: asyncpg.Pool, workers: Workers, model_url: str
+@pytest.mark.timeout(1800)
+async def test_a_conversation_over_http_becomes_memories_and_nonsense_loses_nothing(
+    pool: asyncpg.Pool, dsn: str, workers: Workers, tmp_path: Path, model_url: str
 ) -> None:
-    """The summary is stored. Facts that break the schema fail the job, which keeps the reply and runs again later."""
+    """Workers store a summary and a fact of the model; the client reads them.
+
+    A reply that breaks the schema fails its job, which keeps the reply and runs again later.
+    """
     model = {
         "generator": f"openai:{NAME}",
         "generator_base_url": model_url,
         "generate_timeout_seconds": str(CALL_SECONDS_MAX),
         "embedder": "local",
     }
-    await real_worker.say(pool)
-    await workers.start("fast_replay", module="workers.worker", **model)
-    jobs = {row["job_type"]: row["id"] for row in await pool.fetch("SELECT id, job_type FROM consolidation_jobs")}
-    await until(lambda: pool.fetchval("SELECT 1 FROM memories WHERE memory_type = 'summary'"), seconds=600)
-    summary = await pool.fetchrow("SELECT content, model FROM memories WHERE memory_type = 'summary'")
-    assert 1 <= len(summary["content"]) <= extraction.SUMMARY_CHARACTERS_MAX
-    assert summary["model"] == NAME
-    # Thirty-two tokens are too few for a reply, also for the repaired one.
-    worker = await workers.start("deep_reflection", module="workers.worker", **model, generator_output_tokens_max="32")
-    job = jobs["deep_reflection"]
-    await until(
-        lambda: pool.fetchval("SELECT 1 FROM consolidation_jobs WHERE id = $1 AND status = 'failed'", job), seconds=600
-    )
-    failed = await pool.fetchrow("SELECT error_code, raw_reply FROM consolidation_jobs WHERE id = $1", job)
-    assert failed["error_code"] == "malformed"
-    assert failed["raw_reply"]
-    assert await pool.fetchval("SELECT count(*) FROM facts") == 0
-    found = await OpenMemoryService(pool, LocalEmbedder()).search_memory(
-        app_name="app", user_id="user", query="bookbinder"
-    )
-    assert any("bookbinder" in each.content for each in found.memories)
-    worker.popen.terminate()
-    await worker.ended()
-    await workers.start("deep_reflection", module="workers.worker", generator="local", embedder="local")
-    await pool.execute("SELECT retry_failed_job($1)", job)
-    await wait_for_status(pool, job, "completed")
-    assert await pool.fetchval("SELECT count(*) FROM facts") > 0
+    with WriterProcess(dsn, tmp_path / "writer.log", api_key=KEY) as writer:
+        async with HippocampusClient(writer.url, KEY, app_name="app") as client:
+            await client.create_session("user", "s1")
+            said = [NewEvent(author="user", content={"text": text}) for text in real_worker.SAID]
+            await client.append("user", "s1", said)
+            jobs = await client.finalize_session("user", "s1")
+
+            await workers.start("fast_replay", module="workers.worker", **model)
+
+            async def is_over(job_id: str) -> bool:
+                return (await client.job("user", job_id)).status in ("completed", "failed")
+
+            await until(lambda: is_over(jobs["fast_replay"]), seconds=600)
+            (summary,) = [each async for each in client.memories("user") if each.memory_type == "summary"]
+            assert 1 <= len(summary.content) <= extraction.SUMMARY_CHARACTERS_MAX
+            assert await pool.fetchval("SELECT model FROM memories WHERE memory_type = 'summary'") == NAME
+
+            # Thirty-two tokens are too few for a reply, also for the repaired one.
+            short = {**model, "generator_output_tokens_max": "32"}
+            worker = await workers.start("deep_reflection", module="workers.worker", **short)
+            await until(lambda: is_over(jobs["deep_reflection"]), seconds=600)
+            job = UUID(jobs["deep_reflection"])
+            failed = await pool.fetchrow(
+                "SELECT status, error_code, raw_reply FROM consolidation_jobs WHERE id = $1", job
+            )
+            assert tuple(failed)[:2] == ("failed", "malformed")
+            assert failed["raw_reply"]
+            assert [each async for each in client.facts("user")] == []
+            assert any("bookbinder" in each.content for each in await client.search("user", "bookbinder"))
+            worker.popen.terminate()
+            await worker.ended()
+
+            await workers.start("deep_reflection", module="tests.support.one_fact_worker", **model)
+            await pool.execute("SELECT retry_failed_job($1)", job)
+            await until(
+                lambda: pool.fetchval("SELECT status = 'completed' FROM consolidation_jobs WHERE id = $1", job),
+                seconds=600,
+            )
+            (fact,) = [each async for each in client.facts("user")]
+            assert fact.value in (True, False)
+            assert 3 <= len(fact.key) <= 12
+            assert await pool.fetchval("SELECT model FROM facts") == NAME
+            assert [each.content async for each in client.list_events("user", "s1")] == [each.content for each in said]

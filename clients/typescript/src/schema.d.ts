@@ -516,7 +516,8 @@ export interface paths {
          * Stream text of a run
          * @description Stream pieces of messages that are being written. Safe to repeat: a piece at a known offset changes nothing.
          *
-         *     Store each message as an event with the same id when it is complete. This does not renew the lease.
+         *     Store each message as an event with the same id when it is complete. `transients` are sent to the clients that
+         *     follow the run now, each time that they are given, and never stored. This does not renew the lease.
          *
          *     Needs a key with the role `append`.
          */
@@ -3634,7 +3635,7 @@ export interface components {
         };
         /**
          * DeltasInput
-         * @description Pieces of messages that are being written.
+         * @description Pieces of messages that are being written, and events that are not stored.
          * @example {
          *       "deltas": [
          *         {
@@ -3645,6 +3646,18 @@ export interface components {
          *       ],
          *       "holder": "worker-1"
          *     }
+         * @example {
+         *       "holder": "worker-1",
+         *       "transients": [
+         *         {
+         *           "content": {
+         *             "name": "shop:progress",
+         *             "value": 0.5
+         *           },
+         *           "event_type": "custom"
+         *         }
+         *       ]
+         *     }
          */
         DeltasInput: {
             /**
@@ -3653,7 +3666,12 @@ export interface components {
              */
             holder: string;
             /** Deltas */
-            deltas: components["schemas"]["DeltaInput"][];
+            deltas?: components["schemas"]["DeltaInput"][];
+            /**
+             * Transients
+             * @description Sent after the pieces, each time.
+             */
+            transients?: components["schemas"]["TransientInput"][];
         };
         /**
          * DeveloperMessage
@@ -7783,6 +7801,24 @@ export interface components {
              * @description In the order of their start.
              */
             spans: components["schemas"]["SpanView"][];
+        };
+        /**
+         * TransientInput
+         * @description An event that is sent to the clients which follow the run now, and not stored.
+         */
+        TransientInput: {
+            /**
+             * Event Type
+             * @enum {string}
+             */
+            event_type: "custom" | "activity" | "activity_delta";
+            /**
+             * Content
+             * @description As of a stored event of this type, at most 7,900 bytes.
+             */
+            content: {
+                [key: string]: unknown;
+            };
         };
         /**
          * UrlSource

@@ -63,7 +63,12 @@ export class EventStream implements AsyncIterable<AgUiEvent> {
   async *[Symbol.asyncIterator](): AsyncGenerator<AgUiEvent, void, undefined> {
     const { signal, idleMs = 75_000, reconnects = 10 } = this.#options;
     for (let failures = 0; ; ) {
-      const connection = new Connection(idleMs, signal, (ms) => (this.#pauseMs = ms));
+      const connection = new Connection(
+        idleMs,
+        signal,
+        (ms) => (this.#pauseMs = ms),
+        (cursor) => (this.#cursor ??= cursor),
+      );
       let response: Response | null = null;
       let cause: unknown = null;
       try {
@@ -132,14 +137,24 @@ class Connection {
   readonly #controller = new AbortController();
   readonly #idleMs: number;
   readonly #onRetry: (ms: number) => void;
+  readonly #onStart: (cursor: string) => void;
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** When the first and the last byte of the events came. */
   #firstAt = 0;
   #lastAt = 0;
 
-  /** @param onRetry Called with the time after which the stream asks its client to reconnect. */
-  constructor(idleMs: number, signal: AbortSignal | undefined, onRetry: (ms: number) => void) {
+  /**
+   * @param onRetry Called with the time after which the stream asks its client to reconnect.
+   * @param onStart Called with the cursor of a stream's start, which comes before its first event.
+   */
+  constructor(
+    idleMs: number,
+    signal: AbortSignal | undefined,
+    onRetry: (ms: number) => void,
+    onStart: (cursor: string) => void,
+  ) {
     this.#onRetry = onRetry;
+    this.#onStart = onStart;
     this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
     this.#idleMs = idleMs;
     this.#restart();
@@ -150,6 +165,10 @@ class Connection {
     const parser = createParser({
       onEvent: ({ id, data }) => void received.push({ id, data }),
       onRetry: this.#onRetry,
+      // An id without an event is not shown by the parser: the comment beside it says the same.
+      onComment: (text) => {
+        if (text.startsWith("cursor ")) this.#onStart(text.slice("cursor ".length));
+      },
     });
     const decoder = new TextDecoder();
     const reader = response.body?.getReader();

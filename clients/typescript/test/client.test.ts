@@ -433,6 +433,31 @@ test("a session is followed over its runs and over cuts, and comes back when the
   await assert.rejects(read(client.followSession("lea", "none")), NotFoundError);
 });
 
+test("a session's stream that is cut before its first event loses and repeats nothing", async () => {
+  await client.createSession("lea", { session_id: "t8" });
+  const { page } = pageOf();
+  // Past the proxy: the runs are over before the stream is back.
+  const direct = new Hippocampus({ baseUrl: API, key: KEY, app: "shop" });
+  const run = async (runId: string): Promise<void> => {
+    const messages = [{ id: `u-${runId}`, role: "user" as const, content: "hello" }];
+    await read(direct.runAgent("lea", { threadId: "t8", runId, messages }, { agent: "echo", history: "server" }));
+  };
+  proxy.faults.push(PASS, { cutAfter: 20 }, { status: 503 }, { status: 503 });
+  const stream = page.followSession("lea", "t8");
+  const seenRuns: string[] = [];
+  const following = (async () => {
+    for await (const event of stream) {
+      if (event.type === "RUN_STARTED") seenRuns.push(event.runId);
+      if (event.type === "RUN_FINISHED" && event.runId === "r10") break;
+    }
+  })();
+  while (proxy.faults.length > 1) await new Promise(setImmediate);
+  await run("r9");
+  await run("r10");
+  await following;
+  assert.deepEqual(seenRuns, ["r9", "r10"]);
+});
+
 test("a stream ends by its signal, and the run goes on until it is cancelled", async () => {
   const controller = new AbortController();
   const input = { threadId: "t4", runId: "r4", messages: [{ id: "u1", role: "user" as const, content: "wait" }] };

@@ -100,8 +100,22 @@ def notice(text: str, retry_ms: tuple[int, int] = RETRY_MS) -> bytes:
     return b": %s\nretry: %d\n\n" % (text.encode(), random.randint(*retry_ms))  # noqa: S311 - to spread load
 
 
+def beginning(cursor: str | None) -> bytes:
+    """Return what a stream begins with: for a client without a cursor, also its first one, as an id without a frame.
+
+    A browser's EventSource keeps the id; a parser that shows none without data finds it in the comment.
+    """
+    at_first = b"" if cursor is None else b": cursor %b\nid: %b\n" % (cursor.encode(), cursor.encode())
+    return at_first + notice("connected")
+
+
 async def sse_of(
-    batches: AsyncIterator[Sequence[Frame]], name: str, *, legacy: bool = False, custom: bool = False
+    batches: AsyncIterator[Sequence[Frame]],
+    name: str,
+    *,
+    legacy: bool = False,
+    custom: bool = False,
+    cursor: str | None = None,
 ) -> AsyncGenerator[bytes]:
     """Yield what is sent to a client; frames that wait are sent together.
 
@@ -112,8 +126,9 @@ async def sse_of(
         batches: raises StreamCutError where the stream ends early.
         name: of what is followed, for the log.
         custom: send the first frame and the heartbeats as events of type CUSTOM, which AG-UI clients do not accept.
+        cursor: where the stream begins, of a client that does not know it: the first frame may be long in coming.
     """
-    yield notice("connected")
+    yield beginning(cursor)
     if custom:
         yield custom_frame(name, "connected")
     try:

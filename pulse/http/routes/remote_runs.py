@@ -89,9 +89,16 @@ async def write_run(
 async def push_deltas(run_id: RunId, owner: AssertedOwner, body: schemas.DeltasInput, remote: Remote) -> Response:
     """Stream pieces of messages that are being written. Safe to repeat: a piece at a known offset changes nothing.
 
-    Store each message as an event with the same id when it is complete. This does not renew the lease.
+    Store each message as an event with the same id when it is complete. `transients` are sent to the clients that
+    follow the run now, each time that they are given, and never stored. This does not renew the lease.
     """
-    lease = await remote.push(*owner, run_id, holder=body.holder, deltas=[each.record() for each in body.deltas])
+    lease = await remote.push(
+        *owner,
+        run_id,
+        holder=body.holder,
+        deltas=[each.record() for each in body.deltas],
+        transients=[{"event_type": each.event_type, "content": each.content} for each in body.transients],
+    )
     return reply(schemas.LeaseView(status=lease.status, cancel_requested=lease.cancel_requested))
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from pulse.events import Event
 from pulse.http.edge.schemas import DELETED_NOTE, ESCAPE_NOTE, WITHOUT_NUL, Body, Id, JsonObject, View
@@ -126,16 +126,39 @@ class DeltaInput(Body):
         return Delta(message_id=self.message_id, kind=self.kind, offset=self.offset, text=self.text, meta=meta)
 
 
+class TransientInput(Body):
+    """An event that is sent to the clients which follow the run now, and not stored."""
+
+    event_type: Literal["custom", "activity", "activity_delta"]
+    content: Annotated[JsonObject, Field(description="As of a stored event of this type, at most 7,900 bytes.")]
+
+
 class DeltasInput(Body):
-    """Pieces of messages that are being written."""
+    """Pieces of messages that are being written, and events that are not stored."""
 
     holder: Holder
-    deltas: Annotated[list[DeltaInput], Field(min_length=1, max_length=DELTAS_MAX)]
+    deltas: Annotated[list[DeltaInput], Field(default_factory=list, max_length=DELTAS_MAX)]
+    transients: Annotated[
+        list[TransientInput],
+        Field(default_factory=list, max_length=DELTAS_MAX, description="Sent after the pieces, each time."),
+    ]
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"holder": "worker-1", "deltas": [{"message_id": "m2", "offset": 0, "text": "It arrives "}]}]
+            "examples": [
+                {"holder": "worker-1", "deltas": [{"message_id": "m2", "offset": 0, "text": "It arrives "}]},
+                {
+                    "holder": "worker-1",
+                    "transients": [{"event_type": "custom", "content": {"name": "shop:progress", "value": 0.5}}],
+                },
+            ]
         }
     )
+
+    @model_validator(mode="after")
+    def _check_not_empty(self) -> Self:
+        if not self.deltas and not self.transients:
+            raise ValueError("a piece or an event is missing: give deltas or transients")
+        return self
 
 
 class HeartbeatInput(Body):

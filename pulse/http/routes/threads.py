@@ -87,12 +87,12 @@ async def follow_session(
     session = await session_of(request, access, session_id)
     threads = service_of(request, ThreadStreams)
     cursor = await thread_cursor_of(threads, session, last_event_id or offset)
-    if cursor.within is not None:
-        await threads.check(session, cursor)
+    await threads.check(session, cursor)
     seconds = service_of(request, StreamSettings).heartbeat_seconds
     at_once = sender_of(request.scope, legacy=legacy)
     batches = threads.follow(session, cursor, heartbeat_seconds=seconds, send_at_once=at_once)
-    chunks = sse_of(batches, session_id, legacy=legacy, custom=frames == "custom")
+    first = None if cursor.within is not None else str(cursor)
+    chunks = sse_of(batches, session_id, legacy=legacy, custom=frames == "custom", cursor=first)
     return streamed(request, chunks, AsyncExitStack())
 
 
