@@ -21,7 +21,7 @@ from hippocampus.names import check_names, check_word, check_zones
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
 from hippocampus.rerank import RERANK_DEPTH, Reranker, reorder
-from hippocampus.text.times import time_cues
+from hippocampus.text.time_cues import time_cues
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import escape_state, unescape
 from pulse.postgres.limits import check_limit
@@ -386,7 +386,7 @@ class MemorySearch:
 
 
 class CueArguments(NamedTuple):
-    """The times that a query names, as four arguments of ``search_memory``; see `hippocampus.text.times.TimeCue`."""
+    """The times that a query names, as four arguments of ``search_memory``; see `hippocampus.text.time_cues`."""
 
     said_since: list[datetime]
     said_until: list[datetime]
@@ -400,7 +400,7 @@ def cue_arguments(query: str, asked_at: datetime | None = None) -> CueArguments:
     return CueArguments(
         [cue.start for cue in cues],
         [cue.end for cue in cues],
-        [" & ".join(f"'{word}'" for word in cue.words) for cue in cues],
+        [cue.words for cue in cues],
         [cue.weight for cue in cues],
     )
 
