@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import asyncpg
 import pytest
 
 from benchmarks import diaries
 from benchmarks.locomo import consolidate
+from hippocampus.context_assembler import ContextAssembler
 from hippocampus.facts.keys import normal_key
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.search import MemorySearch, SearchFilter
+from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.memory_rows import APP, add_fact, say
@@ -153,6 +156,46 @@ async def test_what_speaks_of_the_named_time_is_found_among_more_turns_than_are_
         ]
         await sessions.append(APP, MEI, "s-1", events)
     assert "I sprained an ankle two days ago" in await best(pool, "What happened on 13 May 2020?", limit=10)
+
+
+#: 00:30 of 2 May in Tokyo.
+HALF_PAST_MIDNIGHT = datetime(2022, 5, 1, 15, 30, tzinfo=UTC)
+
+
+async def test_days_are_those_of_the_zone_in_which_the_question_is_asked(pool: asyncpg.Pool) -> None:
+    """Asked at half past midnight in Tokyo, yesterday is 1 May; in UTC, it is 30 April."""
+    await say(pool, MEI, "s-0", "Hello")
+    sessions = OpenSessionService(pool)
+    told = {"2022-04-30T10:00Z": "I watched the film Alien", "2022-05-01T10:00Z": "I watched the film Brazil"}
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    events = [
+        Event(author="user", content={"text": text}, timestamp=datetime.fromisoformat(moment).timestamp())
+        for moment, text in told.items()
+    ]
+    await sessions.append(APP, MEI, "s-1", events)
+    query = "What happened yesterday?"
+    whose = {"app_name": APP, "user_id": MEI}
+    search, assembler = MemorySearch(pool), ContextAssembler(pool, max_tokens=200)
+    for asked_at, time_zone, film in (
+        (HALF_PAST_MIDNIGHT, None, "Alien"),
+        (HALF_PAST_MIDNIGHT, "Asia/Tokyo", "Brazil"),
+        (HALF_PAST_MIDNIGHT.astimezone(timezone(timedelta(hours=9))), None, "Brazil"),
+    ):
+        when: dict[str, Any] = {"asked_at": asked_at, "time_zone": time_zone}
+        found = await search.search(query=query, **when, **whose)
+        assert film in found.memories[0].content
+        windows = [
+            await assembler.recall(query=query, **when, **whose),
+            await assembler.assemble(query=query, session_id=None, **when, **whose),
+        ]
+        for window in windows:
+            relevant = {item.content: item.relevance_score for item in window.items}
+            assert max(relevant, key=lambda text: relevant[text]).endswith(film)
+    for wrong in ("Mars/Olympus", "", "../etc/passwd", "Asia", "\0"):
+        with pytest.raises(InvalidInputError, match="time zone"):
+            await search.search(query=query, time_zone=wrong, **whose)
+        with pytest.raises(InvalidInputError, match="time zone"):
+            await assembler.recall(query=query, time_zone=wrong, **whose)
 
 
 async def test_times_are_resolved_against_now_unless_the_caller_says_when(pool: asyncpg.Pool) -> None:
