@@ -99,5 +99,7 @@ if __name__ == "__main__":
     parser = options.parser()
     parser.add_argument("file", nargs="?", type=Path, help="a LoCoMo file")
     given = parser.parse_args()
+    if given.file is not None and not given.file.is_file():
+        parser.error(f"there is no file {given.file}; one benchmark is run as `python -m benchmarks.NAME`")
     interrupts.raise_on_all()
     sys.exit(main(given.file))

@@ -350,7 +350,7 @@ def _metadata(given: Mapping[str, object]) -> dict[str, Any]:
     inner = given.get("metadata")
     if inner is not None and not isinstance(inner, Mapping):
         raise InvalidInputError(
-            f"custom_metadata['metadata'] is a mapping of metadata, not {inner!r:.80}. Nothing was stored"
+            f"custom_metadata['metadata'] must be a mapping of metadata, not {inner!r:.80}. Nothing was stored"
         )
     return {**(inner or {}), **{key: value for key, value in given.items() if key not in ("importance", "metadata")}}
 
@@ -362,7 +362,7 @@ def _moment(timestamp: str | None) -> datetime | None:
     try:
         return datetime.fromisoformat(timestamp).astimezone()
     except ValueError as error:
-        raise InvalidInputError(f"timestamp is an ISO 8601 time, not {timestamp!r:.80}") from error
+        raise InvalidInputError(f"timestamp must be an ISO 8601 time, not {timestamp!r:.80}") from error
 
 
 def _entry(hit: SearchMemoryResult, sources: Sources) -> MemoryEntry:

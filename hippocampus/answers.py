@@ -211,7 +211,7 @@ def check_question(
     check_count("max_answer_tokens", max_answer_tokens, ANSWER_TOKENS_MIN, ANSWER_TOKENS_MAX)
     check_number("max_seconds", max_seconds, ANSWER_SECONDS_MIN, ANSWER_SECONDS_MAX)
     if not isinstance(question, str) or not question.strip() or len(question) > QUESTION_LENGTH_MAX:
-        raise InvalidInputError(f"a question is a text of 1 to {QUESTION_LENGTH_MAX} characters")
+        raise InvalidInputError(f"a question must be a text of 1 to {QUESTION_LENGTH_MAX} characters")
     return language or language_of([question]) or "en"
 
 

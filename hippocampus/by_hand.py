@@ -131,7 +131,7 @@ class MemoryEditor:
         found = await self._target(app_name, user_id, target)
         if found.kind == "memory":
             if not isinstance(new, str) or not new.strip() or len(new) > CONTENT_CHARACTERS_MAX:
-                raise InvalidInputError(f"a memory is corrected by a text of 1 to {CONTENT_CHARACTERS_MAX} characters")
+                raise InvalidInputError(f"a correction must be a text of 1 to {CONTENT_CHARACTERS_MAX} characters")
             arguments = (app_name, user_id, by, target, clean_text(new))
             held: UUID = await _STATEMENTS.fetchval(self._pool, "correct_memory", *arguments)
             return Edit(kind="memory", ids=(held,), changed=held != target)
@@ -203,7 +203,7 @@ def _check(app_name: str, user_id: str, by: str | None) -> None:
     check_name("user_id", user_id)
     check_names(by=by)
     if by is not None and len(by) > NAME_LENGTH_MAX:
-        raise InvalidInputError(f"by has at most {NAME_LENGTH_MAX} characters, not {len(by)}")
+        raise InvalidInputError(f"by must have at most {NAME_LENGTH_MAX} characters, not {len(by)}")
 
 
 def _whole(given: GivenFact) -> ExtractedFact:

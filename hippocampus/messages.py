@@ -162,12 +162,13 @@ def _read(message: Any, metadata: Mapping[str, Any], where: str) -> Iterator[Mes
     if hasattr(message, "model_dump"):  # as client libraries return a reply
         message = message.model_dump(exclude_none=True)
     if not isinstance(message, Mapping):
-        raise InvalidInputError(f"{where} is a mapping with a role and a content, not {type(message).__name__}")
+        raise InvalidInputError(f"{where} must be a mapping with a role and a content, not {type(message).__name__}")
     role = message.get("role")
     if role in _INSTRUCTIONS:
         return
     if not isinstance(role, str) or role not in _ROLES:
-        raise InvalidInputError(f"{where}: role is one of {', '.join((*_ROLES, *_INSTRUCTIONS))}, not {role!r:.80}")
+        known = ", ".join((*_ROLES, *_INSTRUCTIONS))
+        raise InvalidInputError(f"{where}: role must be one of {known}, not {role!r:.80}")
     author, event_type = _ROLES[role]
     name, own_id = message.get("name"), message.get("id")
     check_names(**{f"{where}.id": own_id, f"{where}.name": name})
@@ -234,5 +235,7 @@ def _timestamp(message: Mapping[str, Any], where: str) -> float | None:
             raise InvalidInputError(f"{where}: the time {given} needs a zone, such as +00:00")
         return given.timestamp()
     if isinstance(given, bool) or not isinstance(given, int | float):
-        raise InvalidInputError(f"{where}: a time is seconds since 1970, ISO 8601 or a datetime, not {given!r:.80}")
+        raise InvalidInputError(
+            f"{where}: a time must be seconds since 1970, ISO 8601 or a datetime, not {given!r:.80}"
+        )
     return moment(given).timestamp()

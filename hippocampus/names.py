@@ -48,7 +48,7 @@ def check_names(**names: str | None) -> None:
     """
     for what, name in names.items():
         if name is not None and (not isinstance(name, str) or clean_text(name) != name):
-            raise InvalidInputError(f"{what} is a text without U+0000 and lone surrogates, not {name!r:.80}")
+            raise InvalidInputError(f"{what} must be a text without U+0000 and lone surrogates, not {name!r:.80}")
 
 
 def check_app_name(app_name: str) -> str:
@@ -100,7 +100,7 @@ def check_word(what: str, word: str | None, allowed: Collection[str]) -> None:
         InvalidInputError: the word is not one of those that are allowed.
     """
     if word is not None and word not in allowed:
-        raise InvalidInputError(f"{what} is one of {', '.join(allowed)}, not {word!r:.80}")
+        raise InvalidInputError(f"{what} must be one of {', '.join(allowed)}, not {word!r:.80}")
 
 
 def check_zones(**moments: datetime | None) -> None:

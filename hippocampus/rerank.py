@@ -101,7 +101,7 @@ def checked_scores(scores: Any, count: int) -> list[float]:
     try:
         found = [float(score) for score in scores]
     except (TypeError, ValueError) as error:
-        raise MalformedReplyError(f"scores are numbers, not {str(scores)[:200]!r}") from error
+        raise MalformedReplyError(f"scores must be numbers, not {str(scores)[:200]!r}") from error
     if len(found) != count or not all(math.isfinite(score) for score in found):
         raise MalformedReplyError(
             f"{count} finite scores were expected, one per text; there are {len(found)}: {found[:10]}"

@@ -132,7 +132,7 @@ class SearchFilter:
 
 def _check_words(what: str, words: Collection[str], allowed: Collection[str]) -> None:
     if isinstance(words, str) or not words or not set(words) <= set(allowed):
-        raise InvalidInputError(f"{what} are one or more of {', '.join(allowed)}, not {words!r}")
+        raise InvalidInputError(f"{what} must be one or more of {', '.join(allowed)}, not {words!r}")
 
 
 EVERYTHING = SearchFilter()

@@ -160,9 +160,9 @@ def moment(seconds: float) -> datetime:
     try:
         found = datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError) as error:
-        raise InvalidInputError(f"timestamp is seconds since 1970, not {seconds!r}: {error}") from error
+        raise InvalidInputError(f"timestamp must be seconds since 1970, not {seconds!r}: {error}") from error
     if found in _INFINITIES:
-        raise InvalidInputError(f"timestamp is seconds since 1970, not {seconds!r}: no moment is before or after it")
+        raise InvalidInputError(f"timestamp must be seconds since 1970, not {seconds!r}, which is no moment")
     return found
 
 

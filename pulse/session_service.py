@@ -149,7 +149,7 @@ class OpenSessionService:
             SessionNotFoundError: no such session for this app and user.
         """
         if after_sequence < 0:
-            raise InvalidInputError(f"after_sequence counts from 0, not {after_sequence}")
+            raise InvalidInputError(f"after_sequence must be at least 0, not {after_sequence}")
         check_limit(limit, PAGE_SIZE_MAX + 1)
         key = SessionKey(app_name, user_id, session_id.strip())
         row = await _STATEMENTS.fetchrow(self._pool, "list_events", *key, after_sequence, limit)
@@ -222,7 +222,7 @@ class OpenSessionService:
             EventTooLargeError, StateTooLargeError: over the app's limits.
         """
         if not 1 <= len(events) <= BATCH_SIZE_MAX:
-            raise InvalidInputError(f"a batch holds 1 to {BATCH_SIZE_MAX} events, not {len(events)}: split it")
+            raise InvalidInputError(f"a batch must hold 1 to {BATCH_SIZE_MAX} events, not {len(events)}: split it")
         key = SessionKey(app_name, user_id, session_id.strip())
         inputs = [event_input(event, apply_state=apply_state) for event in events]
         shared_versions = expected_user_version, expected_app_version

@@ -96,7 +96,7 @@ class TimelineService:
             SessionNotFoundError: no such session for this app and user.
         """
         if after_sequence < 0:
-            raise InvalidInputError(f"after_sequence counts from 0, not {after_sequence}")
+            raise InvalidInputError(f"after_sequence must be at least 0, not {after_sequence}")
         check_limit(limit, PAGE_SIZE_MAX)
         is_forwards = before_sequence is None
         key = SessionKey(app_name, user_id, conversation_id.strip())

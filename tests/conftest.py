@@ -24,6 +24,7 @@ import pytest
 from psycopg import sql
 
 from pulse import database
+from pulse.tools.registry import ToolRegistry
 from tests.support.paths import ROOT
 from tests.support.properties import register_profiles
 from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
@@ -260,6 +261,13 @@ async def conn(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     connection = await database.connect(dsn)
     yield connection
     await connection.close()
+
+
+@pytest.fixture
+async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
+    """A registry without tools, of the app `shop`."""
+    async with ToolRegistry(pool, "shop") as opened:
+        yield opened
 
 
 def make_template(home: Path, major: int) -> None:

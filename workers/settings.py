@@ -426,7 +426,8 @@ class Settings(BaseSettings):
     )
     sandbox: Literal["monty", "bwrap"] = Field(
         default="monty",
-        description="Where the API's tools run code: monty (a subset of Python) or bwrap (all of it, in namespaces).",
+        description="Where tools called over HTTP, by `hippocampus mcp` and by `hippocampus tools` run code: monty (a"
+        " subset of Python) or bwrap (all of it, in namespaces).",
     )
     tool_executions_keep_days: float = Field(
         default=30.0, ge=0, description="How long calls of tools, and executions in the sandbox, can be listed."

@@ -37,6 +37,7 @@ class ToolCalls(Calls):
         permissions: Mapping[str, Any] | None = None,
         credentials: Mapping[str, str] | None = None,
         allowed_networks: str = "",
+        timeout_seconds: float | None = None,
     ) -> ToolSourceChange:
         """Make tools of an OpenAPI document, or of an MCP server; a further call replaces the source."""
         given = {
@@ -47,6 +48,7 @@ class ToolCalls(Calls):
             "permissions": permissions,
             "credentials": credentials or {},
             "allowed_networks": allowed_networks,
+            "timeout_seconds": timeout_seconds,
         }
         body = {name: value for name, value in given.items() if value is not None}
         return pick(ToolSourceChange, await self._call("PUT", self._app("tool-sources", source), json=body))

@@ -6,6 +6,7 @@ part escaped, so that in none of the templates below it can pass for a header, a
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,6 @@ from functools import lru_cache
 from itertools import chain, groupby
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, TypeAlias
-from xml.sax.saxutils import escape as escape_markup
 
 from hippocampus.context.languages import HEADERS, ContextType, Section, change, day, speaker
 from hippocampus.text.languages import Language
@@ -68,7 +68,7 @@ def indent_lines(text: str) -> str:
 
 def escape_tags(text: str) -> str:
     """Return a text without markup, for the content of an XML element and for its attributes in double quotes."""
-    return escape_markup(text, {'"': "&quot;"})
+    return html.escape(text, quote=False).replace('"', "&quot;")
 
 
 @lru_cache(maxsize=1024)

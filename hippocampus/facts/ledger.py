@@ -160,4 +160,4 @@ def _check_style(app_name: str, fact_type: str, key: str, style: str = "profile"
             f" {', '.join(get_args(FactStyle))}"
         )
     if len(key) > KEY_CHARACTERS_MAX:
-        raise InvalidInputError(f"a key has at most {KEY_CHARACTERS_MAX} characters, not {len(key)}")
+        raise InvalidInputError(f"a key must have at most {KEY_CHARACTERS_MAX} characters, not {len(key)}")

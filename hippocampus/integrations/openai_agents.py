@@ -117,7 +117,7 @@ class HippocampusSession:
 
 def _event(item: Any) -> Event:
     if not isinstance(item, Mapping):
-        raise InvalidInputError(f"an item is a mapping, not {type(item).__name__}")
+        raise InvalidInputError(f"an item must be a mapping, not {type(item).__name__}")
     is_said = item.get("role") in ("user", "assistant") and item.get("type", "message") == "message"
     text = _text(item.get("content")) if is_said else ""
     role = item["role"] if is_said else None

@@ -22,7 +22,7 @@ def session_key(app: str, user: str, session_id: str) -> SessionKey:
         InvalidInputError: a name is blank, too long, or holds U+0000; or the id begins or ends with whitespace.
     """
     if session_id != session_id.strip():
-        raise InvalidInputError(f"a session id begins and ends without whitespace, not {session_id[:40]!r}")
+        raise InvalidInputError(f"a session id must begin and end without whitespace, not {session_id[:40]!r}")
     check_session_names(app, user, session_id)
     return SessionKey(app, user, session_id)
 

@@ -44,6 +44,10 @@ FROM put_document(with_traceparent($14, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10
 -- name: retry_document
 SELECT retry_document($1, $2, $3, $4)
 
+-- name: retry_document_traced
+-- as retry_document; then the context of a span, which the job carries
+SELECT retry_document(with_traceparent($5, $1), $2, $3, $4)
+
 -- name: remove_document
 SELECT remove_document($1, $2, $3, $4, $5)
 

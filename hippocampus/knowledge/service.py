@@ -298,7 +298,9 @@ class KnowledgeService:
             CorpusAccessError: the caller may only read its corpus.
             JobNotFailedError: it waits, runs, or is ready; nothing was changed.
         """
-        await STATEMENTS.execute(self._pool, "retry_document", self._app, *_caller(user_id, roles), document_id)
+        traceparent = current_tracing().traceparent
+        name, more = ("retry_document", []) if traceparent is None else ("retry_document_traced", [traceparent])
+        await STATEMENTS.execute(self._pool, name, self._app, *_caller(user_id, roles), document_id, *more)
 
     async def remove(
         self, corpus: str, source_uri: str, *, user_id: str | None = None, roles: Collection[str] = ()

@@ -93,7 +93,7 @@ class Budget:
         for name in ("tokens", "money"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise InvalidInputError(f"a budget of {name} is above 0, not {value}")
+                raise InvalidInputError(f"a budget of {name} must be above 0, not {value}")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,9 +155,9 @@ class AgentExecutor:
         if not isinstance(model, ToolModel) and not callable(model):
             raise InvalidInputError(f"{type(model).__name__} cannot call tools: choose openai, anthropic or gemini")
         if not 1 <= max_steps <= 1000 or not 0 < timeout_seconds <= 86_400:
-            raise InvalidInputError("max_steps is 1 to 1,000, timeout_seconds up to 86,400")
+            raise InvalidInputError("max_steps must be from 1 to 1,000, and timeout_seconds above 0 and at most 86,400")
         if on_unknown not in ("ask", "tell"):
-            raise InvalidInputError(f"on_unknown is ask or tell, not {on_unknown!r:.40}")
+            raise InvalidInputError(f"on_unknown must be ask or tell, not {on_unknown!r:.40}")
         self._on_unknown = on_unknown
         self.name = name
         self.description = description

@@ -292,12 +292,12 @@ def user_of(label: str) -> str:
 def _labels(namespace: Sequence[str]) -> Namespace:
     """Return a namespace as a tuple of labels that can be stored."""
     if isinstance(namespace, str):
-        raise InvalidInputError(f"a namespace is a tuple of labels, not {namespace!r:.80}")
+        raise InvalidInputError(f"a namespace must be a tuple of labels, not {namespace!r:.80}")
     labels = tuple(namespace)
     for label in labels:
         if not isinstance(label, str) or not label or clean_text(label) != label:
             raise InvalidInputError(
-                f"a label of a namespace is a text without U+0000 and lone surrogates, not empty, not {label!r:.80}"
+                f"a label of a namespace must be a non-empty text without U+0000 and lone surrogates, not {label!r:.80}"
             )
     _check_size(labels, "")
     return labels
@@ -307,7 +307,7 @@ def _check_size(labels: Namespace, key: str) -> None:
     size = sum(len(each.encode()) for each in (*labels, key))
     if len(labels) > LABELS_MAX or size > NAME_BYTES_MAX:
         raise InvalidInputError(
-            f"a namespace has at most {LABELS_MAX} labels, and with its key {NAME_BYTES_MAX} bytes of UTF-8,"
+            f"a namespace must have at most {LABELS_MAX} labels, and with its key {NAME_BYTES_MAX} bytes of UTF-8,"
             f" not {len(labels)} labels and {size} bytes"
         )
 
@@ -317,7 +317,7 @@ def _names(namespace: Sequence[str], key: str) -> dict[str, Any]:
     if not labels:
         raise InvalidInputError("an item needs a namespace of at least one label")
     if not isinstance(key, str) or not key or clean_text(key) != key:
-        raise InvalidInputError(f"a key is a text without U+0000 and lone surrogates, not empty, not {key!r:.80}")
+        raise InvalidInputError(f"a key must be a non-empty text without U+0000 and lone surrogates, not {key!r:.80}")
     _check_size(labels, key)
     return {"namespace": list(labels), "key": key}
 
@@ -337,13 +337,13 @@ def _checked_put(operation: Put) -> dict[str, Any]:
     if operation.value is None:
         return row
     if not isinstance(operation.value, Mapping):
-        raise InvalidInputError(f"the value of an item is an object, not {type(operation.value).__name__}")
+        raise InvalidInputError(f"the value of an item must be an object, not {type(operation.value).__name__}")
     row["value"] = escape_state(dict(operation.value), where=f"value of {operation.key!r:.80}")
     seconds = operation.ttl_seconds
     if seconds is not None:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 < seconds <= TTL_SECONDS_MAX:
             raise InvalidInputError(
-                f"a time to live is more than 0 and at most {TTL_SECONDS_MAX:g} seconds, not {seconds!r:.80}"
+                f"a time to live must be above 0 and at most {TTL_SECONDS_MAX:g} seconds, not {seconds!r:.80}"
             )
         row["ttl"] = seconds
     return row

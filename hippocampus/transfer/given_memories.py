@@ -56,7 +56,7 @@ class GivenMemory:
     def __post_init__(self) -> None:
         if not self.content.strip() or len(self.content) > CONTENT_CHARACTERS_MAX:
             raise InvalidInputError(
-                f"a memory is a text of 1 to {CONTENT_CHARACTERS_MAX} characters, not {len(self.content)}"
+                f"a memory must be a text of 1 to {CONTENT_CHARACTERS_MAX} characters, not {len(self.content)}"
             )
         check_word("importance", self.importance, get_args(Importance))
         check_zones(occurred_at=self.occurred_at)

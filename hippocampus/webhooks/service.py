@@ -131,7 +131,7 @@ class WebhookService:
         check_url(url)
         check_names(description=description)
         if len(description) > DESCRIPTION_LENGTH_MAX:
-            raise InvalidInputError(f"a description has up to {DESCRIPTION_LENGTH_MAX} characters")
+            raise InvalidInputError(f"a description must have at most {DESCRIPTION_LENGTH_MAX} characters")
         unknown = sorted(set(event_types) - set(EVENT_TYPES))
         if unknown:
             raise InvalidInputError(f"there is no event type {unknown[0]!r:.80}; there are {', '.join(EVENT_TYPES)}")

@@ -49,7 +49,7 @@ class RegistryToolset(BaseToolset):
         self._agent = agent
 
     async def get_tools(self, readonly_context: ReadonlyContext | None = None) -> list[BaseTool]:
-        """Return the tools of the invocation's user; without one, those that everybody may call."""
+        """Return the tools of the invocation's user; without one, those that every user may call."""
         user = "" if readonly_context is None else readonly_context.user_id
         agent = self._agent
         if agent is None and readonly_context is not None:

@@ -29,7 +29,7 @@ def read_ttl(ttl: Ttl | None) -> timedelta | None:
         duration = timedelta(0)
     if not timedelta(0) < duration <= TTL_MAX:
         raise InvalidInputError(
-            f"ttl is a duration above 0 and up to 100 years, such as 3600, '3600s' or a timedelta, not {ttl!r}"
+            f"ttl must be a duration above 0 and at most 100 years, such as 3600, '3600s' or a timedelta, not {ttl!r}"
         )
     return duration
 

@@ -25,7 +25,7 @@ async def put_object(db: Session, value: object) -> str:
     """
     body = canonical_json(value)
     if len(body) > OBJECT_BYTES_MAX:
-        raise InvalidInputError(f"an object has at most {OBJECT_BYTES_MAX} bytes, not {len(body)}")
+        raise InvalidInputError(f"an object must have at most {OBJECT_BYTES_MAX} bytes, not {len(body)}")
     return str(await STATEMENTS.fetchval(db, "put_object", body))
 
 

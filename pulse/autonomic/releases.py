@@ -103,7 +103,7 @@ def read_rules(folder: Path) -> dict[str, str]:
     for name, content in contents.items():
         if "/" in name and not _PART_NAME.fullmatch(files[name].stem):
             raise InvalidInputError(
-                f"{files[name]}: the name has 1 to 40 of a-z, 0-9 and '_', and begins with a letter"
+                f"{files[name]}: the name must have 1 to 40 of a-z, 0-9 and '_', and begin with a letter"
             )
         try:
             texts[name] = content.decode()

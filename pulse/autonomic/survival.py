@@ -52,7 +52,7 @@ DEAD_SAMPLES: Final = 2
 #: What has not been seen for longer was given up by people.
 FORGOTTEN_SECONDS: Final = 600
 RESTART_COOLDOWN_SECONDS: Final = 30
-#: Restarts of a process within 10 minutes; then people are told instead.
+#: Restarts of a process within 10 minutes; then people are notified instead.
 RESTARTS_MAX: Final = 3
 
 #: Per cent that are too full, in how many samples in a row, and below which it is over.

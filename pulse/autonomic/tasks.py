@@ -163,7 +163,7 @@ class TaskService:
         """Create a task. Title and prompt are the operator's, and are kept for good."""
         _require(_NAME, task_id=task_id, project=project)
         if isinstance(priority, bool) or not -1_000 <= priority <= 1_000:
-            raise InvalidInputError(f"a priority is from -1,000 to 1,000, not {priority!r:.80}")
+            raise InvalidInputError(f"a priority must be from -1,000 to 1,000, not {priority!r:.80}")
         digest = await put_object(self._db, {"title": title, "prompt": prompt})
         return await self._append(task_id, "created", {"project": project, "priority": priority}, digest)
 

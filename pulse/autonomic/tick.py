@@ -42,7 +42,7 @@ PING_SECONDS = 5.0
 STORE_SECONDS = 15.0
 RECONCILE_SECONDS = 60.0
 NOTE_SECONDS = 3_600.0
-#: The database has been gone for so long: people are told by other means.
+#: The database has been gone for so long: people are notified by other means.
 LOST_SECONDS = 30.0
 STATEMENT_SECONDS_MAX = 10.0
 #: For all rules of a release, less than after which the server ends the leader's session.

@@ -71,23 +71,25 @@ class Effect:
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or not _KIND.fullmatch(self.kind):
-            raise InvalidInputError(f"an effect's kind is a word such as 'notify', not {self.kind!r:.80}")
+            raise InvalidInputError(f"an effect's kind must be a word such as 'notify', not {self.kind!r:.80}")
         if not isinstance(self.key, str) or not 0 < len(self.key) <= KEY_CHARS_MAX or "\0" in self.key:
-            raise InvalidInputError(f"an effect's key has 1 to {KEY_CHARS_MAX} characters, not {self.key!r:.80}")
+            raise InvalidInputError(f"an effect's key must have 1 to {KEY_CHARS_MAX} characters, not {self.key!r:.80}")
         if len(canonical_json(self.key)) > KEY_BYTES_MAX:
-            raise InvalidInputError(f"an effect's key has at most {KEY_BYTES_MAX} bytes as JSON, not {self.key!r:.80}")
+            raise InvalidInputError(
+                f"an effect's key must have at most {KEY_BYTES_MAX} bytes as JSON, not {self.key!r:.80}"
+            )
         seconds = self.cooldown_seconds
         if (
             isinstance(seconds, bool)
             or not isinstance(seconds, int | float)
             or not 0 <= seconds <= COOLDOWN_SECONDS_MAX
         ):
-            raise InvalidInputError(f"a cooldown has 0 to {COOLDOWN_SECONDS_MAX} seconds, not {seconds!r:.80}")
+            raise InvalidInputError(f"a cooldown must be from 0 to {COOLDOWN_SECONDS_MAX} seconds, not {seconds!r:.80}")
         if not isinstance(self.params, Mapping):
-            raise InvalidInputError(f"an effect's params are an object, not {type(self.params).__name__}")
+            raise InvalidInputError(f"an effect's params must be an object, not {type(self.params).__name__}")
         body = canonical_json(self.to_json())
         if len(body) > EFFECT_BYTES_MAX:
-            raise InvalidInputError(f"an effect has at most {EFFECT_BYTES_MAX} bytes of JSON, not {len(body)}")
+            raise InvalidInputError(f"an effect must have at most {EFFECT_BYTES_MAX} bytes of JSON, not {len(body)}")
         if b"\\u0000" in body:
             raise InvalidInputError("an effect contains U+0000, which PostgreSQL cannot store")
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
@@ -252,5 +254,5 @@ def clamped(tick_ms: object) -> int:
         InvalidInputError: it is not a number.
     """
     if isinstance(tick_ms, bool) or not isinstance(tick_ms, int | float) or not math.isfinite(tick_ms):
-        raise InvalidInputError(f"a tick is a number of milliseconds, not {tick_ms!r:.80}")
+        raise InvalidInputError(f"a tick must be a number of milliseconds, not {tick_ms!r:.80}")
     return int(min(max(tick_ms, TICK_MS_MIN), TICK_MS_MAX))

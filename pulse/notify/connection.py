@@ -94,6 +94,7 @@ class NotifyConnection:
         task, self._task = self._task, None
         if task is not None:
             await cancel(task)
+        self._is_listening = False
 
     async def _keep_listening(self) -> None:
         """Listen; when the connection is lost, open another after a growing wait."""

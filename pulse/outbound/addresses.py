@@ -32,6 +32,10 @@ class RefusedAddressError(Exception):
     """A host resolves to an address that may not be reached."""
 
 
+class UnencryptedError(RefusedAddressError):
+    """What is secret would be sent over http to an address that is not a private one in a network that is allowed."""
+
+
 def parse_networks(text: str) -> tuple[Network, ...]:
     """Return the networks of a setting: ``10.1.0.0/16,127.0.0.1``.
 
@@ -71,14 +75,20 @@ async def resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(each[4][0]).partition("%")[0] for each in found))
 
 
-def check(found: Sequence[str], allowed: Sequence[Network]) -> tuple[Address, ...]:
+def check(found: Sequence[str], allowed: Sequence[Network], *, private: bool = False) -> tuple[Address, ...]:
     """Return the addresses, all of them checked.
+
+    Args:
+        private: all of them have to be, as where secrets are sent over http.
 
     Raises:
         RefusedAddressError: one is neither public nor in a network that is allowed.
+        UnencryptedError: one is public, and all have to be private.
     """
     addresses = tuple(map(ipaddress.ip_address, found))
     for each in addresses:
         if not is_public(each) and not is_in(each, allowed):
             raise RefusedAddressError
+        if private and is_public(each):
+            raise UnencryptedError
     return addresses

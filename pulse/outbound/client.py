@@ -50,7 +50,7 @@ class CheckedBackend:
     Args:
         inner: what dials, such as ``httpcore.AnyIOBackend()``.
         allowed: networks that may be reached although they are not public.
-        public: False: only `allowed` may be reached.
+        private: only private addresses in `allowed` may be reached.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class CheckedBackend:
         inner: Any,
         allowed: Sequence[addresses.Network] = (),
         *,
-        public: bool = True,
+        private: bool = False,
         resolve: addresses.Resolve = addresses.resolve,
         failure: type[Exception] = httpcore.ConnectError,
     ) -> None:
         self._inner = inner
         self._allowed = tuple(allowed)
-        self._public = public
+        self._private = private
         self._resolve = resolve
         self._failure = failure
 
@@ -75,11 +75,9 @@ class CheckedBackend:
             RefusedAddressError: one of them may not be reached; no connection was made.
         """
         try:
-            found = addresses.check(await self._resolve(host.strip("[]"), port), self._allowed)
+            found = addresses.check(await self._resolve(host.strip("[]"), port), self._allowed, private=self._private)
         except OSError as unknown:
             raise self._failure(f"the name does not resolve: {unknown}") from None
-        if not self._public and not all(addresses.is_in(each, self._allowed) for each in found):
-            raise addresses.RefusedAddressError
         error: Exception = self._failure("the name has no address")
         limit = timeout if len(found) == 1 else min(timeout or CONNECT_SECONDS_MAX, CONNECT_SECONDS_MAX)
         for address in found:
@@ -99,22 +97,30 @@ class CheckedBackend:
 
 
 class OutboundClient:
-    """Sends requests; keeps connections open for the next. One per set of allowed networks and event loop."""
+    """Sends requests; keeps connections open for the next. One per set of allowed networks and event loop.
+
+    Args:
+        secret: requests or their answers are: over http they go to private addresses in `allowed` alone.
+    """
 
     def __init__(
         self,
         allowed: Sequence[addresses.Network] = (),
         *,
-        public: bool = True,
+        secret: bool = False,
         resolve: addresses.Resolve = addresses.resolve,
     ) -> None:
-        backend = CheckedBackend(httpcore.AnyIOBackend(), allowed, public=public, resolve=resolve)
-        self._connections = httpcore.AsyncConnectionPool(
-            ssl_context=tls_context(),
-            max_connections=_CONNECTIONS_MAX,
-            keepalive_expiry=_KEEP_ALIVE_SECONDS,
-            network_backend=backend,  # type: ignore[arg-type]  # it has the methods that are called
-        )
+        self._connections = {
+            scheme: httpcore.AsyncConnectionPool(
+                ssl_context=tls_context(),
+                max_connections=_CONNECTIONS_MAX,
+                keepalive_expiry=_KEEP_ALIVE_SECONDS,
+                network_backend=CheckedBackend(  # type: ignore[arg-type]  # it has the methods that are called
+                    httpcore.AnyIOBackend(), allowed, private=secret and scheme != b"https", resolve=resolve
+                ),
+            )
+            for scheme in (b"http", b"https")
+        }
 
     async def send(
         self,
@@ -157,14 +163,17 @@ class OutboundClient:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None
     ) -> AsyncIterator[httpcore.Response]:
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-        async with self._connections.stream(
-            method, url, headers=pairs, content=body, extensions={"timeout": {"connect": CONNECT_SECONDS_MAX * 2}}
+        target = httpcore.URL(url)
+        connections = self._connections.get(target.scheme, self._connections[b"http"])
+        async with connections.stream(
+            method, target, headers=pairs, content=body, extensions={"timeout": {"connect": CONNECT_SECONDS_MAX * 2}}
         ) as response:
             yield response
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        await self._connections.aclose()
+        for connections in self._connections.values():
+            await connections.aclose()
 
 
 async def _decoded(pieces: AsyncIterator[bytes], encoding: str, max_bytes: int) -> AsyncIterator[bytes]:

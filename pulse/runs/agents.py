@@ -212,7 +212,7 @@ class RunContext:
             transient: send it to the clients that follow the run now, and store nothing.
         """
         if not any(mark in name.strip(":./")[1:] for mark in ":./"):
-            raise InvalidInputError(f"the name of a custom event has a prefix, such as 'shop:stock', not {name[:40]!r}")
+            raise InvalidInputError(f"a custom event's name needs a prefix, such as 'shop:stock', not {name[:40]!r}")
         await self._emit("custom", {"name": name, "value": value}, transient)
 
     async def activity(
@@ -277,7 +277,7 @@ class RunContext:
         labels = {name: str(value) for name, value in named.items() if value is not None}
         for name, count in counts.items():
             if name not in _COUNTS or not isinstance(count, int | None) or isinstance(count, bool):
-                raise InvalidInputError(f"a usage has provider, model and counts of tokens, not {name}={count!r:.40}")
+                raise InvalidInputError(f"usage must be provider, model and counts of tokens, not {name}={count!r:.40}")
         names = labels.get("provider"), labels.get("model")
         found = next((each for each in self.usage if (each.get("provider"), each.get("model")) == names), None)
         if found is None:

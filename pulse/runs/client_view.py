@@ -88,7 +88,7 @@ class ClientViews:
             until = requested.forwarded_props[STATE_SEQUENCE_KEY]
             if not isinstance(until, int) or isinstance(until, bool) or not 0 <= until <= row["last_seq"]:
                 raise InvalidInputError(
-                    f"forwardedProps[{STATE_SEQUENCE_KEY!r}] is the number of an event of the session, 0 to"
+                    f"forwardedProps[{STATE_SEQUENCE_KEY!r}] must be the number of an event of the session, from 0 to"
                     f" {row['last_seq']}, not {until!r:.40}"
                 )
         return Position(

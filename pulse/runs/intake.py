@@ -209,7 +209,7 @@ def _new_events(session: Session, messages: Sequence[agui.Message], known: Conta
     events = [event for each in messages[start:] for event in _events_of(each)]
     if len(events) > BATCH_SIZE_MAX:
         raise InvalidInputError(
-            f"a run starts with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
+            f"a run must start with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
         )
     return [each for each in events if each.id not in known]
 

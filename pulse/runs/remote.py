@@ -97,7 +97,7 @@ class RemoteRuns:
         run = await self._held(app_name, user_id, run_id, holder)
         if wrong := next((each for each in events if each.invocation_id not in ("", run_id)), None):
             raise InvalidInputError(
-                f"invocation_id is the run's id, {run_id[:40]!r}, or left out, not {wrong.invocation_id[:40]!r}"
+                f"invocation_id must be the run's id, {run_id[:40]!r}, or be left out, not {wrong.invocation_id[:40]!r}"
             )
         written = await self._runs.write(run, [_carried(event) for event in events])
         await self._drop_streamed(run, events)

@@ -23,11 +23,15 @@ from typing import TYPE_CHECKING
 
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import (
+    EXIT_TIMEOUT,
+    FILES_MAX,
     GRACE_SECONDS,
     SANDBOX_STATUSES,
     Isolation,
+    Limits,
     SandboxRequest,
     SandboxResult,
+    is_inside,
     refused,
     unavailable,
 )
@@ -36,7 +40,11 @@ from pulse.sandbox.seccomp import container_profile
 if TYPE_CHECKING:
     from pulse.outbound.addresses import Network
 
+#: Of a service's answer, beside output and files; and of the whole of it, whatever the limits are.
 _ANSWER_BYTES = 1 << 20
+_ANSWER_BYTES_MAX = 256 << 20
+_ERROR_LENGTH_MAX = 2000
+_NO_RESULT = "the service's answer is not a result"
 #: Of each of the commands that end a container after its client was killed.
 _STOP_SECONDS = 10.0
 #: Of the interpreter itself, beside what its code may use.
@@ -258,9 +266,11 @@ class RemoteBackend:
     """Runs code at a service: POST ``{"code", "inputs", "files", "stdin", "env", "limits"}``, files in base64.
 
     It answers with the fields of `SandboxResult`, files in base64. Anything else is `crashed`; no answer `unavailable`.
+    Output over its limit is cut, and the status `output`; so it is, without a result, where the answer is longer than
+    output and files may be together, or over 256 MiB.
 
     Args:
-        url: of the service; http only in an allowed network.
+        url: of the service; http only to a private address in an allowed network.
         token: sent as a bearer token.
     """
 
@@ -274,7 +284,7 @@ class RemoteBackend:
         self.name = name
         self._url = url
         self._token = token
-        self._client = OutboundClient(allowed, public=not url.startswith("http://"))
+        self._client = OutboundClient(allowed, secret=True)
 
     async def check(self) -> str | None:
         """Calculate something."""
@@ -285,6 +295,8 @@ class RemoteBackend:
 
     async def execute(self, request: SandboxRequest) -> SandboxResult:
         """Run code; see `SandboxBackend.execute`."""
+        from pulse.outbound.client import TooLargeError
+
         problem = request.problem()
         if problem is not None:
             return refused(problem)
@@ -300,7 +312,7 @@ class RemoteBackend:
         headers = {"content-type": "application/json"}
         if self._token is not None:
             headers["authorization"] = f"Bearer {self._token}"
-        size = limits.output_bytes * 2 + (limits.disk_mb << 21) + _ANSWER_BYTES
+        size = min(limits.output_bytes * 2 + (limits.disk_mb << 21) + _ANSWER_BYTES, _ANSWER_BYTES_MAX)
         try:
             response = await self._client.send(
                 "POST",
@@ -311,12 +323,16 @@ class RemoteBackend:
                 timeout_seconds=limits.seconds + GRACE_SECONDS,
             )
         except TimeoutError:
-            return SandboxResult(status="timeout", exit_code=-1, error=f"not done within {limits.seconds:g} s")
+            return SandboxResult(
+                status="timeout", exit_code=EXIT_TIMEOUT, error=f"not done within {limits.seconds:g} s"
+            )
+        except TooLargeError:
+            return SandboxResult(status="output", error=f"the service's answer is over {size:,} bytes", truncated=True)
         except Exception as error:  # noqa: BLE001 - of the connection, by several libraries
             return unavailable(f"{self.name} cannot be reached ({type(error).__name__})")
         if response.status != 200:
             return unavailable(f"{self.name} answered {response.status}")
-        return _read(response.body)
+        return await asyncio.to_thread(_read, response.body, limits)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
@@ -327,22 +343,54 @@ def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:
     return {path: base64.b64encode(content).decode() for path, content in files.items()}
 
 
-def _read(body: bytes) -> SandboxResult:
+def _read(body: bytes, limits: Limits) -> SandboxResult:
     try:
         found = json.loads(body)
-        if found["status"] not in SANDBOX_STATUSES:
-            raise ValueError(found["status"])  # noqa: TRY301
-        files = {str(path): base64.b64decode(content) for path, content in found.get("files", {}).items()}
-        return SandboxResult(
+        files = {path: base64.b64decode(content) for path, content in (found.get("files") or {}).items()}
+        result = SandboxResult(
             status=found["status"],
             exit_code=found.get("exit_code"),
-            stdout=str(found.get("stdout", "")),
-            stderr=str(found.get("stderr", "")),
+            stdout=found.get("stdout", ""),
+            stderr=found.get("stderr", ""),
             value=found.get("value"),
             files=files,
             error=found.get("error"),
-            execution_time_ms=float(found.get("execution_time_ms", 0)),
-            truncated=bool(found.get("truncated", False)),
+            execution_time_ms=found.get("execution_time_ms", 0.0),
+            truncated=found.get("truncated", False),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return SandboxResult(status="crashed", error="the service's answer is not a result")
+        return SandboxResult(status="crashed", error=_NO_RESULT)
+    if not _is_sound(result):
+        return SandboxResult(status="crashed", error=_NO_RESULT)
+    if len(files) > FILES_MAX or sum(map(len, files.values())) > limits.disk_mb << 20:
+        return SandboxResult(status="crashed", error="the service's answer has more files than the limits allow")
+    if not all(map(is_inside, files)):
+        return SandboxResult(status="crashed", error="the service's answer has a file out of its folder")
+    stdout, stderr, is_cut = _cut(result.stdout, result.stderr, limits.output_bytes)
+    if is_cut:
+        over = f"over {limits.output_bytes:,} bytes of output"
+        return replace(result, status="output", stdout=stdout, stderr=stderr, error=over, truncated=True)
+    return result if result.error is None else replace(result, error=result.error[:_ERROR_LENGTH_MAX])
+
+
+def _is_sound(result: SandboxResult) -> bool:
+    """Return whether a result that was received has values of the types that it must have, and that can be stored."""
+    code, spent = result.exit_code, result.execution_time_ms
+    return (
+        result.status in SANDBOX_STATUSES
+        and (code is None or (type(code) is int and -(2**31) <= code < 2**31))
+        and all(isinstance(text, str) for text in (result.stdout, result.stderr, result.error or ""))
+        and type(spent) in (int, float)
+        and 0 <= spent < math.inf
+        and isinstance(result.truncated, bool)
+    )
+
+
+def _cut(stdout: str, stderr: str, limit: int) -> tuple[str, str, bool]:
+    """Return both, of so many bytes together, and whether they had more."""
+    written = [text.encode("utf-8", "replace") for text in (stdout, stderr)]
+    if len(written[0]) + len(written[1]) <= limit:
+        return stdout, stderr, False
+    kept = written[0][:limit]
+    texts = (kept, written[1][: limit - len(kept)])
+    return texts[0].decode("utf-8", "ignore"), texts[1].decode("utf-8", "ignore"), True

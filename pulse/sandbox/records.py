@@ -67,6 +67,11 @@ def read_limits(given: Mapping[str, Any]) -> Limits:
     return Limits(**given)
 
 
+def is_inside(path: str) -> bool:
+    """Return whether the path of a file is relative and stays below its folder."""
+    return len(path) <= 200 and "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRequest:
     """Python code to run.
@@ -91,8 +96,7 @@ class SandboxRequest:
         if len(self.files) > FILES_MAX or sum(map(len, self.files.values())) > self.limits.disk_mb << 20:
             return f"there are up to {FILES_MAX} files, of up to {self.limits.disk_mb} MB together"
         for path in self.files:
-            parts = path.split("/")
-            if not path or len(path) > 200 or "\0" in path or any(part in ("", ".", "..") for part in parts):
+            if not is_inside(path):
                 return f"the path of a file is relative and stays below its folder, not {path[:60]!r}"
         for name, value in self.env.items():
             if not name.isidentifier() or "\0" in value:

@@ -69,7 +69,7 @@ class PgDeltaCarrier(WatchService[RunKey, Watcher]):
         payload = json.dumps(sent, ensure_ascii=False, separators=(",", ":"))
         if (length := len(payload.encode("utf-8", "surrogatepass"))) > _TRANSIENT_BYTES_MAX:
             raise InvalidInputError(
-                f"a transient event takes at most {_TRANSIENT_BYTES_MAX} bytes with its ids, not {length}: store it"
+                f"a transient event must take at most {_TRANSIENT_BYTES_MAX} bytes with its ids, not {length}: store it"
             )
         await self._fetch("send_transient", TRANSIENTS_CHANNEL, payload)
 

@@ -24,11 +24,11 @@ class FrameQueue:
     """Frames in order, and a wait for the next ones.
 
     A wait costs a future: thousands of clients wait again for each event. The timer of the wait before is left to run,
-    and is set anew only when it fires too early.
+    and is set again only when it fires too early.
 
     Args:
         send_at_once: takes frames past the queue while its reader waits, and so has sent every frame before. They begin
-            the reader's timeout anew, and cost no wake-up.
+            the reader's timeout again, and cost no wake-up.
     """
 
     def __init__(self, bounds: QueueBounds, send_at_once: SendAtOnce | None = None) -> None:

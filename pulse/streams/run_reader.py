@@ -36,7 +36,7 @@ class RunReader:
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        # Thousands of clients that come back at once leave connections to everybody else.
+        # Thousands of clients that come back at once leave connections to all others.
         self._slots = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
     async def events(self, thread_id: uuid.UUID, after_sequence: int) -> list[Event]:

@@ -62,7 +62,7 @@ class SharedStates(WatchService[Owner, SharedWatcher]):
         self._watched.add(owner, watcher)
         users = self._by_app.setdefault(owner.app_name, {})
         users[owner] = users.get(owner, 0) + 1
-        # A change since the watcher read its own states was announced to nobody.
+        # A change since the watcher read its own states was announced to no watcher.
         self._watched.mark(owner)
         return partial(self._forget, owner, watcher)
 

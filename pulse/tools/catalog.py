@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from pulse.errors import InvalidInputError, ToolNotFoundError
 from pulse.names import check_app, check_name
@@ -211,7 +212,7 @@ class ToolCatalog:
             given: str | bytes | Mapping[str, Any] = await asyncio.to_thread(openapi.read_file, document)
         elif isinstance(document, str) and document.startswith(("http://", "https://")):  # noqa: ASYNC240 - a text
             where = document
-            given = await self._download(document, networks)
+            given = await self._download(document, networks, secret=bool(credentials))
         else:
             given = document
         references = dict(credentials or {})
@@ -269,8 +270,8 @@ class ToolCatalog:
         networks = read_networks(allowed_networks)
         if credential is not None:
             credential_rules.check_reference(credential)
-            if url.startswith("http://") and not networks:
-                raise InvalidInputError("a credential is not sent over http, except to an allowed network; use https")
+            if not networks and credential_rules.origin_of(url).startswith("http://"):
+                raise InvalidInputError(credential_rules.UNENCRYPTED)
         token = None if credential is None else credential_rules.resolve(credential, self._read_secret)
         rules = _written(permissions)
         tools = []
@@ -438,8 +439,8 @@ class ToolCatalog:
         )
         return SourceChange(added=tuple(row["added"]), changed=tuple(row["changed"]), gone=tuple(row["gone"]))
 
-    async def _download(self, url: str, networks: Sequence[addresses.Network]) -> bytes:
-        client = OutboundClient(networks, resolve=self._resolve)
+    async def _download(self, url: str, networks: Sequence[addresses.Network], *, secret: bool) -> bytes:
+        client = OutboundClient(networks, secret=secret, resolve=self._resolve)
         try:
             return await download(client, url, max_bytes=openapi.DOCUMENT_BYTES_MAX, timeout_seconds=_DOWNLOAD_SECONDS)
         finally:
@@ -467,10 +468,8 @@ class ToolCatalog:
         if references and len(origins) > 1:
             raise openapi.DocumentError({"/servers": "its operations have several origins: credentials are for one"})
         addressed = [*origins, *(each["token_url"] for each in loaded.schemes.values() if each["type"] == "oauth2")]
-        if references and not networks and any(each.startswith("http://") for each in addressed):
-            raise openapi.DocumentError(
-                {"/servers": "credentials are not sent over http, except to an allowed network; use https"}
-            )
+        if references and not networks and any(urlsplit(each).scheme == "http" for each in addressed):
+            raise openapi.DocumentError({"/servers": credential_rules.UNENCRYPTED})
 
 
 def _definition(

@@ -21,6 +21,10 @@ from pulse.tools.records import ToolError
 #: Returns the secret of a reference; raises LookupError.
 ReadSecret: TypeAlias = Callable[[str], str]
 
+UNENCRYPTED = (
+    "credentials are not sent over http, except to a private address in one of allowed_networks, nor is what says where"
+    " they go read over it: use https"
+)
 _REFERENCE = re.compile(r"(?:env:TOOL_[A-Z0-9_]{1,100}|file:/run/secrets/[A-Za-z0-9_-][A-Za-z0-9_.-]{0,100})")
 _BYTES_MAX = 16_384
 _PORTS = {"http": 80, "https": 443}
@@ -86,19 +90,19 @@ def apply(scheme: Mapping[str, Any], secret: str, headers: dict[str, str], query
             headers["cookie"] = "; ".join(filter(None, (headers.get("cookie"), f"{scheme['name']}={secret}")))
         else:
             headers[scheme["name"].lower()] = secret
-        return _forms(secret)
+        return forms(secret)
     if kind == "basic":
         encoded = base64.b64encode(secret.encode()).decode()
         headers["authorization"] = f"Basic {encoded}"
         return [
-            *_forms(secret),
+            *forms(secret),
             encoded,
-            *(form for part in secret.partition(":")[2:] if part for form in _forms(part)),
+            *(form for part in secret.partition(":")[2:] if part for form in forms(part)),
         ]
     headers["authorization"] = f"Bearer {secret}"
-    return _forms(secret)
+    return forms(secret)
 
 
-def _forms(secret: str) -> list[str]:
+def forms(secret: str) -> list[str]:
     """Return how a server may spell a secret: as it is, in a URL, in a form, and in JSON."""
     return list(dict.fromkeys((secret, quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1])))

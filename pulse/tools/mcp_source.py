@@ -11,6 +11,7 @@ from pulse.errors import InvalidInputError
 from pulse.extras import install_command
 from pulse.outbound import addresses
 from pulse.outbound.client import CheckedBackend, TooLargeError, tls_context
+from pulse.tools import credentials
 from pulse.tools.openapi import tool_name
 from pulse.tools.records import Nature, ToolError
 from pulse.tools.redaction import without
@@ -65,7 +66,13 @@ async def _connected(
         """httpx2 over connections to checked addresses."""
 
         def __init__(self) -> None:
-            backend = CheckedBackend(httpcore2.AnyIOBackend(), allowed, resolve=resolve, failure=httpcore2.ConnectError)
+            backend = CheckedBackend(
+                httpcore2.AnyIOBackend(),
+                allowed,
+                private=token is not None and httpx2.URL(url).scheme != "https",
+                resolve=resolve,
+                failure=httpcore2.ConnectError,
+            )
             self._pool = httpcore2.AsyncConnectionPool(
                 ssl_context=tls_context(),
                 network_backend=backend,  # type: ignore[arg-type]  # it has the methods that are called
@@ -193,7 +200,7 @@ async def call(
         if is_sent and nature == "once" and failure.code == "too_large":
             raise ToolError(f"the call was made, but {failure}", "too_large") from None
         raise failure from None
-    secrets = [] if token is None else [token]
+    secrets = [] if token is None else credentials.forms(token)
     texts = [block.text for block in reply.content if getattr(block, "type", "") == "text"]
     if reply.is_error:
         raise ToolError(str(without(" ".join(texts), secrets))[:500] or "the MCP server says that the tool failed")
@@ -215,6 +222,8 @@ def _failure(error: BaseException) -> ToolError:
         else:
             found.append(each)
             leaves.extend(filter(None, (each.__cause__,)))
+    if any(isinstance(each, addresses.UnencryptedError) for each in found):
+        return ToolError(credentials.UNENCRYPTED, "blocked_address")
     if any(isinstance(each, addresses.RefusedAddressError) for each in found):
         return ToolError("the address of this MCP server may not be reached: it is not public", "blocked_address")
     if any(isinstance(each, TooLargeError) for each in found):

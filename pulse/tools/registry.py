@@ -60,7 +60,8 @@ if TYPE_CHECKING:
 CHANNEL = "agent_tools"
 #: A person's confirmation is waited for so long.
 CONFIRMATION_SECONDS = 86_400.0
-_POLL_SECONDS = 30.0
+#: A list is read again after so long also where it is listened to: a notification may have been lost.
+_POLL_SECONDS = 0.5
 #: Over a tool's own time limit, until its call counts as lost.
 _MARGIN_SECONDS = 30.0
 _ATTEMPTS_MAX = 5
@@ -178,7 +179,9 @@ class ToolRegistry(ToolCatalog):
         """
         if roles is None:
             roles = await self._read_roles(user_id)
-        if self._is_marked or self._listener is None or time.monotonic() - self._read_at > _POLL_SECONDS:
+        # Without a connection that listens, each list asks for what changed since the last.
+        is_told = self._listener is not None and self._listener.is_listening and not self._is_marked
+        if not is_told or time.monotonic() - self._read_at > _POLL_SECONDS:
             await self._refresh()
         return [
             entry.tool
@@ -192,7 +195,7 @@ class ToolRegistry(ToolCatalog):
         return found
 
     def listen(self, dsn: str, *, schema: str | None = None) -> None:
-        """Learn of changes by NOTIFY, so that `get_available_tools` needs no statement. `close` ends it.
+        """Learn of changes by NOTIFY, so that `get_available_tools` needs few statements. `close` ends it.
 
         Calls need it not: each checks that its tool is the current one.
         """
@@ -673,7 +676,7 @@ class ToolRegistry(ToolCatalog):
         reference = source.options.get("credential")
         token = None if reference is None else credential_rules.resolve(reference, self._read_secret)
         if token is not None:
-            call.secrets.append(token)
+            call.secrets.extend(credential_rules.forms(token))
         return await mcp_source.call(
             source.base_url,
             token,
@@ -716,8 +719,7 @@ class ToolRegistry(ToolCatalog):
         allowed = read_networks(",".join(options["allowed_networks"]))
         caller = None
         if row["kind"] == "openapi":
-            has_secret_over_http = bool(options["credentials"]) and row["base_url"].startswith("http:")
-            client = OutboundClient(allowed, public=not has_secret_over_http, resolve=self._resolve)
+            client = OutboundClient(allowed, secret=bool(options["credentials"]), resolve=self._resolve)
             caller = HttpCaller(client, options["schemes"], options["credentials"], self._read_secret)
         source = _Source(
             version=row["version"],

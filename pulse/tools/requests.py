@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import httpcore
 
-from pulse.outbound.addresses import RefusedAddressError
+from pulse.outbound.addresses import RefusedAddressError, UnencryptedError
 from pulse.outbound.client import OutboundClient, Response, TooLargeError
 from pulse.tools import credentials
 from pulse.tools.openapi import is_json
@@ -255,6 +255,8 @@ async def _send(
         return await client.send(
             method, url, headers=headers, body=body, max_bytes=max_bytes, timeout_seconds=timeout_seconds
         )
+    except UnencryptedError:
+        raise ToolError(credentials.UNENCRYPTED, "blocked_address") from None
     except RefusedAddressError:
         raise ToolError("the address of this tool may not be reached: it is not public", "blocked_address") from None
     except TooLargeError:

@@ -96,7 +96,7 @@ class TracingManager:
             InvalidInputError: the ratio; or OTLP without the SDK.
         """
         if not 0 <= sample_ratio <= 1:
-            raise InvalidInputError(f"sample_ratio is from 0 to 1, not {sample_ratio}")
+            raise InvalidInputError(f"sample_ratio must be from 0 to 1, not {sample_ratio}")
         has_sdk = (pg_dsn or otlp_endpoint) is not None and sdk is not False and _is_installed("opentelemetry.sdk")
         if otlp_endpoint is not None and not (has_sdk and _is_installed("opentelemetry.exporter")):
             raise InvalidInputError(

@@ -137,5 +137,5 @@ def _first(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _name(value: object, length_max: int) -> str | None:
-    # A name that no row can have belongs to nobody.
+    # A name that no row can have belongs to no user.
     return value if isinstance(value, str) and 0 < len(value) <= length_max else None

@@ -148,15 +148,13 @@ DECLARE
     i          event_input;
 BEGIN
     IF v_given = 0 OR v_given > 1000 THEN
-        RAISE EXCEPTION 'a batch holds 1 to 1000 events, not %: split it', v_given USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'a batch must hold 1 to 1000 events, not %: split it', v_given USING ERRCODE = 'HP007';
     END IF;
     SELECT * INTO t FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
     IF NOT FOUND OR has_expired(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %, or it has expired: create it first',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
+        PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id, p_writes => true);
     ELSIF p_thread_id <> t.id THEN
         RAISE EXCEPTION 'session % was deleted and created again: read it again and retry', p_session_id
             USING ERRCODE = 'HP002';

@@ -22,7 +22,7 @@ AS $$
         FROM engine_settings AS s WHERE s.name = 'audit_days'), 400)))
 $$;
 
--- Entries do not change, and go only once their time is over. Whoever removes this trigger owns the table.
+-- Entries do not change, and go only once their time is over. Only the table's owner can remove this trigger.
 CREATE OR REPLACE FUNCTION refuse_audit_change() RETURNS trigger
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
@@ -35,7 +35,7 @@ BEGIN
 END
 $$;
 
--- Deletes up to p_limit entries whose time is over. A privileged function: nobody else needs the right to delete.
+-- Deletes up to p_limit entries whose time is over. A privileged function: no other role needs the right to delete.
 CREATE OR REPLACE FUNCTION prune_audit_log(p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT
 AS $$

@@ -372,7 +372,7 @@ $$;
 -- With the rights of the owner, since only that one may create and move tables; it can drop none.
 CREATE OR REPLACE FUNCTION keep_pulse_partitions(p_months integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
--- Ticks wait behind this one; the next run tries again.
+-- Ticks wait behind this one; the next run retries.
 SET lock_timeout = '500ms'
 AS $$
 DECLARE

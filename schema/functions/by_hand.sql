@@ -11,7 +11,7 @@ BEGIN
 END
 $$;
 
--- Who writes by hand in this transaction: '' for nobody in particular, NULL for nobody at all.
+-- Who writes by hand in this transaction: '' if no name was given, NULL if nothing is written by hand.
 CREATE OR REPLACE FUNCTION writing_by_hand() RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN substr(nullif(current_setting('hippocampus.written_by', true), ''), 2);

@@ -6,6 +6,27 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN CASE WHEN jsonb_typeof(p_value -> 'text') = 'string' AND starts_with(p_content, p_key || ': ')
             THEN substr(p_content, char_length(p_key) + 3) ELSE p_content END;
 
+-- The terms of a text that tell it from others: words and Chinese pairs, not the characters of these pairs.
+CREATE OR REPLACE FUNCTION telling_terms(p_text text) RETURNS text[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT coalesce(array_agg(t.term) FILTER (WHERE length(t.term) > 1 OR octet_length(t.term) = 1), '{}')
+    FROM unnest(tsvector_to_array(search_document(coalesce(p_text, '')))) AS t (term)
+$$;
+
+-- Whether a rule or preference is only stated again: 'No calls before 9, same as always' after 'don't call me before 9'.
+-- The two tell the same, apart from words of repetition, and deny as often.
+CREATE OR REPLACE FUNCTION says_again(p_before text, p_now text) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT count(*) = 1 AND min(cardinality(d.terms)) > 0
+    FROM (SELECT DISTINCT regexp_count(s.plain, '\m(no|not|never|none|without|stop|avoid)\M|n''t\M|[不没别勿]') AS denials,
+                 ARRAY(SELECT t.term FROM unnest(telling_terms(regexp_replace(s.plain,
+                           '\m((same )?as (always|ever|before|usual)|always|still|again|no|not|never|none|without)\M'
+                           '|\w+n''t\M|还是|仍然|一直|总是|照旧', ' ', 'g'))) AS t (term) ORDER BY t.term) AS terms
+          FROM (SELECT lower(replace(x.text, '’', '''')) AS plain FROM unnest(ARRAY[p_before, p_now]) AS x (text)) AS s) AS d
+$$;
+
 -- The turns whose statement no longer holds: a fact that was extracted from them has another value by now, or has ended.
 -- said: the value they state; holds: the fact's present text, NULL if it ended; since: when it changed.
 CREATE OR REPLACE FUNCTION outdated_turns(p_app_name text, p_user_id text)
@@ -20,17 +41,11 @@ AS $$
     WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND f.app_name = p_app_name AND f.user_id = p_user_id
       AND v.thread_id IS NOT NULL AND v.value IS NOT NULL AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
       AND v.valid_from <= engine_now() AND (v.value <> f.value OR f.valid_until <= engine_now())
+      AND NOT (f.fact_type IN ('rule', 'preference') AND (f.valid_until IS NULL OR f.valid_until > engine_now())
+               AND says_again(coalesce(v.value ->> 'text', v.value #>> '{}'), coalesce(f.value ->> 'text', f.value #>> '{}')))
       AND NOT (f.thread_id IS NOT DISTINCT FROM v.thread_id AND s.seq = ANY (f.source_seqs)
                AND (f.valid_until IS NULL OR f.valid_until > engine_now()))
     ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
-$$;
-
--- The terms of a text that tell it from others: words and Chinese pairs, not the characters of these pairs.
-CREATE OR REPLACE FUNCTION telling_terms(p_text text) RETURNS text[]
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
-AS $$
-    SELECT coalesce(array_agg(t.term) FILTER (WHERE length(t.term) > 1 OR octet_length(t.term) = 1), '{}')
-    FROM unnest(tsvector_to_array(search_document(coalesce(p_text, '')))) AS t (term)
 $$;
 
 -- Whether a text has the words of another; Chinese and Japanese have no spaces between words. '' is in no text.
@@ -113,7 +128,7 @@ BEGIN
 END
 $$;
 
--- Whether a fact has its place in every window: allergies, diets and rules, whoever's they are, by the words of the key in
+-- Whether a fact has its place in every window: allergies, diets and rules, whosever they are, by the words of the key in
 -- any of its forms: 'allergy:nuts', 'caroline_allergy', 'foodIntolerances', 'dietary_restrictions', '饮食禁忌'.
 -- What is planned, liked or came about is named by its words: 'event:started_a_diet'. So is what has its name from them:
 -- 'diet_coke_preference', 'game_rules'.
@@ -166,9 +181,7 @@ BEGIN
         SELECT t.id INTO v_thread FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no session % for app % and user %',
-                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-                USING ERRCODE = 'HP001';
+            PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
         END IF;
     END IF;
     IF btrim(p_query) <> '' THEN

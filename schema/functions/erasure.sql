@@ -201,8 +201,7 @@ BEGIN
     SELECT id INTO e.thread_id FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP001';
+        PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
     END IF;
     INSERT INTO erasures (scope, app_name, user_id, thread_id, finished_at)
     VALUES ('session', p_app_name, p_user_id, e.thread_id, clock_timestamp()) RETURNING * INTO e;
@@ -267,8 +266,7 @@ BEGIN
     SELECT id INTO v_thread FROM threads
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP001';
+        PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
     ELSIF coalesce(cardinality(p_seqs), 0) + coalesce(cardinality(p_event_ids), 0) NOT BETWEEN 1 AND 1000 THEN
         RAISE EXCEPTION 'name 1 to 1000 events, by number or by id' USING ERRCODE = 'HP007';
     END IF;

@@ -22,8 +22,7 @@ BEGIN
         SELECT id INTO v_thread FROM threads
         WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id FOR KEY SHARE;
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no session % for app % and user %', quote_nullable(p_session_id),
-                quote_nullable(p_app_name), quote_nullable(p_user_id) USING ERRCODE = 'HP001';
+            PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
         END IF;
     END IF;
     DELETE FROM replays WHERE app_name = p_app_name AND user_id = p_user_id AND thread_id IS NOT DISTINCT FROM v_thread

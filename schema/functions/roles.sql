@@ -63,7 +63,7 @@ BEGIN
 
     FOR c IN
         SELECT t.relname AS name, d.user_rows,
-               -- What only the owner, or nobody but a function, changes.
+               -- What only the owner, or only a function, changes.
                t.relname = ANY ('{engine_settings,data_catalogue,reader_scopes,audit_log,app_policies}')
                OR t.relname LIKE 'hippocampus\_%' AS is_fixed
         FROM pg_class AS t LEFT JOIN data_catalogue AS d ON d.table_name = t.relname

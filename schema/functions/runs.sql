@@ -26,7 +26,7 @@ BEGIN
     IF p_lease_seconds BETWEEN 1 AND 3600 THEN
         RETURN make_interval(secs => p_lease_seconds);
     END IF;
-    RAISE EXCEPTION 'a lease lasts 1 to 3600 seconds, not %', p_lease_seconds USING ERRCODE = 'HP007';
+    RAISE EXCEPTION 'a lease must be from 1 to 3600 seconds, not %', p_lease_seconds USING ERRCODE = 'HP007';
 END
 $$;
 

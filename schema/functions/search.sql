@@ -971,15 +971,13 @@ BEGIN
         RAISE EXCEPTION 'limit must be from 1 to %, not %', CASE WHEN p_bare THEN 4000 ELSE 1000 END, p_limit
             USING ERRCODE = 'HP007';
     ELSIF NOT p_sources <@ '{memory,fact,message}' OR p_messages NOT IN ('recent', 'all', 'none') THEN
-        RAISE EXCEPTION 'sources are memory, fact and message; messages is recent, all or none' USING ERRCODE = 'HP007';
+        RAISE EXCEPTION 'sources must be memory, fact or message, and messages must be recent, all or none' USING ERRCODE = 'HP007';
     END IF;
     IF p_session_id IS NOT NULL THEN
         SELECT t.id INTO v_thread FROM threads AS t
         WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id AND NOT has_expired(t);
         IF NOT FOUND THEN
-            RAISE EXCEPTION 'there is no session % for app % and user %',
-                quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-                USING ERRCODE = 'HP001';
+            PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
         END IF;
     END IF;
     IF p_embedding IS NOT NULL THEN

@@ -83,6 +83,18 @@ BEGIN
 END
 $$;
 
+-- Raises the error for a session that is not there, or is not open; p_writes: to append to it. Error: HP001, always.
+CREATE OR REPLACE FUNCTION refuse_missing_session(p_app_name text, p_user_id text, p_session_id text,
+                                                  p_writes boolean DEFAULT false) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'HP001', MESSAGE =
+        format('there is no session %L for app %L and user %L', p_session_id, p_app_name, p_user_id)
+        || CASE WHEN p_writes THEN ', or it has expired: create it first' ELSE '' END;
+END
+$$;
+
 -- The row of a session, locked as every writer locks it. Errors: HP001.
 CREATE OR REPLACE FUNCTION lock_session(p_app_name text, p_user_id text, p_session_id text) RETURNS threads
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -94,9 +106,7 @@ BEGIN
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR NO KEY UPDATE;
     IF NOT FOUND OR NOT is_open(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %, or it has expired: create it first',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
+        PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id, p_writes => true);
     END IF;
     RETURN t;
 END
@@ -116,9 +126,7 @@ BEGIN
     WHERE app_name = p_app_name AND user_id = p_user_id AND session_id = p_session_id
     FOR UPDATE;
     IF NOT FOUND OR NOT is_open(t) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
+        PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
     ELSIF t.version <> p_version THEN
         RAISE EXCEPTION 'the session is at version %, not at %', t.version, p_version USING ERRCODE = 'HP002';
     END IF;

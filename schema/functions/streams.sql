@@ -26,7 +26,7 @@ BEGIN
     -- The table does not survive a crash, so its commits need not wait for the disk.
     PERFORM set_config('synchronous_commit', 'off', true);
     IF p_offset + char_length(p_text) > 1000000 THEN
-        RAISE EXCEPTION 'an open message holds 1,000,000 characters, not %: end it and begin another',
+        RAISE EXCEPTION 'an open message must hold at most 1,000,000 characters, not %: end it and begin another',
             p_offset + char_length(p_text) USING ERRCODE = 'HP031';
     END IF;
     UPDATE live_messages AS m SET
@@ -118,9 +118,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM threads AS t
                    WHERE t.app_name = p_app_name AND t.user_id = p_user_id AND t.session_id = p_session_id
                      AND is_open(t)) THEN
-        RAISE EXCEPTION 'there is no session % for app % and user %',
-            quote_nullable(p_session_id), quote_nullable(p_app_name), quote_nullable(p_user_id)
-            USING ERRCODE = 'HP001';
+        PERFORM refuse_missing_session(p_app_name, p_user_id, p_session_id);
     END IF;
     INSERT INTO stream_tickets (token_hash, app_name, user_id, session_id, run_id, expires_at, may_run)
     VALUES (p_token_hash, p_app_name, p_user_id, p_session_id, p_run_id, v_expires, p_may_run);

@@ -131,7 +131,7 @@ $$;
 -- Before a call: the tool is as the caller knows it, and its limits allow the call; then the call is a row that runs,
 -- or waits for a person. A refusal is a row, too. p_refusal is what the caller has already found.
 -- Returns the row's id, `refusal` (NULL, 'stale': the tool has changed, 'rate_limited', or p_refusal), the time after
--- which to try again, the attempt's number, and the run.
+-- which to retry, the attempt's number, and the run.
 -- Errors: HP020 no such run of this app and user.
 CREATE OR REPLACE FUNCTION begin_tool_call(
     p_app_name text, p_user_id text, p_tool_id uuid, p_revision bigint, p_tool_name text, p_tool_version integer,
@@ -285,7 +285,7 @@ BEGIN
 END
 $$;
 
--- Ends calls whose process was lost, and those that nobody confirmed; deletes calls and limits whose time is over.
+-- Ends calls whose process was lost, and those that were not confirmed; deletes calls and limits whose time is over.
 -- Returns how many rows it processed.
 CREATE OR REPLACE FUNCTION prune_tool_calls(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT

@@ -44,7 +44,7 @@ $$;
 -- many it dropped. With the rights of the owner, since only that one may create and drop tables.
 CREATE OR REPLACE FUNCTION keep_trace_partitions(p_keep interval) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
--- Others that read and write spans wait behind this one; the next run tries again.
+-- Others that read and write spans wait behind this one; the next run retries.
 SET lock_timeout = '500ms'
 AS $$
 DECLARE

@@ -123,7 +123,7 @@ $$;
 --   p_outcome 'delivered'   it is over
 --   'retried'               another attempt, p_delay_seconds from now
 --   'failed'                no further attempt
---   'gone'                  as failed, and the endpoint is disabled: it is to be told nothing more
+--   'gone'                  as failed, and the endpoint is disabled: nothing more is sent to it
 --
 -- Errors: HP010, and nothing was recorded.
 CREATE OR REPLACE FUNCTION end_webhook(
@@ -198,7 +198,7 @@ END
 $$;
 
 -- Enqueues the deliveries of an app's stored events to an endpoint again: those from p_since up to but not including
--- p_until, or one. Events that the endpoint is not told of are left out, unless one is named. Returns how many.
+-- p_until, or one. Events that are not sent to the endpoint are left out, unless one is named. Returns how many.
 -- Errors: HP070 no such endpoint or event; HP007 the endpoint is disabled, or the range has over p_limit events.
 CREATE OR REPLACE FUNCTION replay_webhooks(
     p_app_name text, p_endpoint_id uuid, p_event_id uuid, p_since timestamptz, p_until timestamptz, p_limit integer)

@@ -18,6 +18,7 @@ from google.adk.sessions import BaseSessionService, InMemorySessionService
 from pulse.adk import PostgresSessionService
 from tests.conftest import cloned, dsn_of
 from tests.support.adk.services import DATABASE, MEMORY, OURS, Who, adk_database_service, make_adk_tables
+from tests.support.writer_fixtures import client, seen  # noqa: F401 - fixtures
 from workers.embedded.server import EmbeddedServer
 
 _numbers = itertools.count(1)

@@ -123,12 +123,6 @@ async def writer(dsn: str, sessions: PostgresSessionService) -> AsyncIterator[Li
         yield opened
 
 
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
-        yield opened
-
-
 def shown(page: Page) -> list[tuple[str, Any]]:
     """The texts, calls and results of a page, in order."""
     found: list[tuple[str, Any]] = []

@@ -103,12 +103,6 @@ async def writer(dsn: str, sessions: PostgresSessionService, gate: Gate) -> Asyn
         yield opened
 
 
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
-        yield opened
-
-
 def answer(call: str, payload: Any = None, status: str = "resolved") -> dict[str, Any]:
     return {"interruptId": call, "status": status, "payload": payload}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,10 @@ from typing import Any
 import asyncpg
 import pytest
 
-from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from tests.support.adk import executor_process
+from tests.support.executor_kills import killed
 from tests.support.executor_process import EFFECTS, KEY, check_effects, ended_calls
-from tests.support.forked import ForkedProcess
-from tests.support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
 
@@ -45,7 +42,7 @@ async def test_a_kill_at_any_step_repeats_no_finished_call_and_leaves_none_open(
     asked = []
     for point in points:
         await sessions.create_session(*KEY[:2], session_id=KEY.session_id)
-        await killed(pool, tmp_path, dsn, point, "go")
+        await killed(pool, executor_process.__name__, tmp_path, dsn, point, "go")
         ended_before = await ended_calls(pool)
         found = await executor_process.execute(dsn, None)
         if found.status == "waiting":
@@ -79,21 +76,3 @@ async def calls_and_results(pool: asyncpg.Pool) -> tuple[dict[str, str], dict[st
         assert content["tool_call_id"] not in found[row["event_type"]], "a second result of a call"
         found[row["event_type"]][content["tool_call_id"]] = row["content"]
     return found["act"], found["observe"]
-
-
-async def killed(pool: asyncpg.Pool, folder: Path, dsn: str, point: str, *given: str) -> None:
-    """Have a process of its own execute, until it kills itself at a point and its run has ended."""
-    log = folder / f"{point}.log"
-    process = ForkedProcess("tests.support.adk.executor_process", dsn, point, *given, environment=os.environ, log=log)
-    try:
-        await until(lambda: process.poll() is not None, point)
-    finally:
-        process.kill()
-    assert process.returncode == -9, (point, log.read_text())
-    runs = RunService(pool)
-
-    async def ended() -> bool:
-        await runs.reap()
-        return bool(await pool.fetchval("SELECT count(*) = 0 FROM runs WHERE status = 'running'"))
-
-    await until(ended, point)

@@ -473,7 +473,7 @@ async def test_nested_metadata_is_stored_as_that_of_the_memory(service: BaseMemo
     kept = {key: found.custom_metadata.get(key) for key in ("place", "desk", "importance", "ttl", "metadata")}
     assert kept == {"place": "Ghent", "desk": 3, "importance": "a word", "ttl": "a word", "metadata": None}
     assert found.custom_metadata["retention"] < 0.5
-    with pytest.raises(InvalidInputError, match="is a mapping of metadata, not 'Ghent'"):
+    with pytest.raises(InvalidInputError, match="must be a mapping of metadata, not 'Ghent'"):
         await service.add_memory(**WHO, memories=[MemoryEntry(content=content)], custom_metadata={"metadata": "Ghent"})
     await service.add_memory(**WHO, memories=[MemoryEntry(content=content)], custom_metadata={"metadata": None})
 

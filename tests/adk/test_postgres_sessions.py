@@ -142,7 +142,7 @@ async def test_upkeep_deletes_only_expired_sessions(
 
 @pytest.mark.parametrize("ttl", [0, -1, "soon", "", True, float("nan"), float("inf"), timedelta(0), 1e12])
 async def test_an_invalid_time_to_live_is_refused(service: PostgresSessionService, ttl: Any) -> None:
-    with pytest.raises(ValueError, match="ttl is a duration"):
+    with pytest.raises(ValueError, match="ttl must be a duration"):
         await service.create_session(**WHO, ttl=ttl)
     assert (await service.list_sessions(**WHO)).sessions == []
 

@@ -29,8 +29,8 @@ from pulse.streams.deltas import PgDeltaCarrier
 from pulse.tools.registry import ToolRegistry
 from pulse.tracing.manager import TracingManager
 from tests.support.adk import scripted
-from tests.support.live_writer import serving
-from tests.support.stream_client import OWNER, asked, run_agent
+from tests.support.live_writer import LiveWriter, serving
+from tests.support.stream_client import asked, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*EXPERIMENTAL:UserWarning")
@@ -51,18 +51,11 @@ def script(request: LlmRequest) -> scripted.Reply:
 
 
 @pytest.fixture
-async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
-    async with ToolRegistry(pool, "shop") as opened:
-        yield opened
-
-
-@pytest.fixture
-async def client(dsn: str, registry: ToolRegistry) -> AsyncIterator[httpx.AsyncClient]:
+async def writer(dsn: str, registry: ToolRegistry) -> AsyncIterator[LiveWriter]:
     agent = scripted.agent(script, tools=[RegistryToolset(registry)])
     async with (
         PostgresSessionService(dsn) as sessions,
-        serving(dsn, {"default": AdkAgent(agent, sessions, interrupts=True)}) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened,
+        serving(dsn, {"default": AdkAgent(agent, sessions, interrupts=True)}) as opened,
     ):
         yield opened
 

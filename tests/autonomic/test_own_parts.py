@@ -91,7 +91,7 @@ def test_a_folder_has_rules_watchers_and_executors(tmp_path: Path) -> None:
     assert read_rules(tmp_path) == FILES
     assert own_kinds(FILES) == {"own_page"}
     (tmp_path / "executors" / "Page-2.py").write_text(EXECUTOR)
-    with pytest.raises(InvalidInputError, match=r"Page-2\.py: the name has"):
+    with pytest.raises(InvalidInputError, match=r"Page-2\.py: the name must have"):
         read_rules(tmp_path)
 
 

@@ -62,6 +62,7 @@ def test_the_first_run_shows_everything(first: subprocess.CompletedProcess[str])
     assert "cried in the pump house" in searches[2].splitlines()[1], f"'yesterday' is a date: {text}"
     assert "- [rule] Mei: Fridays are fine for meetings (28 May 2025)" in text
     assert "(since changed: Mei: Fridays are fine for meetings, from 28 May 2025)" in text
+    assert "(since changed: Mei: No calls before 9" not in text, "it is stated again, not changed"
     used, budget = map(int, re.search(r"tokens +(\d+) of (\d+)", text).groups())
     assert 0 < used <= budget
     assert "## Conversation history" in text

@@ -127,7 +127,7 @@ def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     checkout = tmp_path / "checkout"
     (checkout / "workers").mkdir(parents=True)
     (checkout / "Makefile").touch()
-    monkeypatch.setattr(migrate, "__file__", str(checkout / "workers" / "migrate.py"))
+    monkeypatch.setattr(migrate, "__file__", str(checkout / "workers" / "migrate" / "__init__.py"))
     home = checkout / ".home"
     config = Settings(home=tmp_path / "other")
 

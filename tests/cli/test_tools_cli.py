@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pulse import create_pool
+from pulse.tools.registry import ToolRegistry
 from tests.support.cli_commands import Run
 from tests.support.tool_service import document
 
@@ -37,6 +40,29 @@ def pets() -> Iterator[str]:
         thread.join()
 
 
+def test_code_runs_in_the_sandbox_of_the_settings(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool of code is called, and confirmed, from the command line too."""
+    monkeypatch.setenv("DATABASE_URL", dsn)
+
+    async def register() -> None:
+        async with await create_pool(dsn) as pool, ToolRegistry(pool, "shop") as registry:
+            await registry.register_sandbox_tool("run", description="Run Python.")
+            await registry.register_sandbox_tool(
+                "asked", description="Run Python.", permissions={"requires_confirmation": True}
+            )
+
+    asyncio.run(register())
+    app = ("--app", "shop", "--user", "ann")
+    code, out, _ = run("tools", "call", "run", '{"code": "6 * 7"}', *app)
+    assert (code, json.loads(out)["value"]) == (0, 42)
+    waiting = json.loads(run("tools", "call", "asked", '{"code": "6 * 7"}', *app, "--json")[1])
+    code, out, _ = run("tools", "confirm", waiting["execution_id"], *app)
+    assert (code, json.loads(out)["value"]) == (0, 42)
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX", "bwrap")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert "bwrap is not installed" in run("tools", "call", "run", '{"code": "6 * 7"}', *app)[2]
+
+
 def test_tools_from_a_document_to_their_log(
     run: Run, dsn: str, pets: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -47,8 +73,9 @@ def test_tools_from_a_document_to_their_log(
     path.write_text(json.dumps(described))
     app = ("--app", "shop")
     assert run("tools", "list", *app)[2].startswith("There are no tools")
-    code, out, _ = run("tools", "add", "pets", str(path), *app, "--allow-network", "127.0.0.0/8")
+    code, out, _ = run("tools", "add", "pets", str(path), *app, "--allow-network", "127.0.0.0/8", "--timeout", "20")
     assert (code, out) == (0, "added  list_pets\n")
+    assert json.loads(run("tools", "show", "list_pets", *app, "--json")[1])["timeout_seconds"] == 20
     code, out, _ = run("tools", "call", "list_pets", *app, "--user", "ann")
     assert (code, json.loads(out)) == (0, {"pets": ["Rex"]})
     code, _, said = run("tools", "call", "list_pets", '{"x": 1}', *app)

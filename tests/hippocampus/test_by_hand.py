@@ -467,7 +467,7 @@ async def test_bad_values_are_refused(memory: Hippocampus) -> None:
     for target, value in ((text, 7), (text, " "), (home, None), (home, "")):
         with pytest.raises(InvalidInputError):
             await memory.correct(USER, target, value)
-    with pytest.raises(InvalidInputError, match="by has at most"):
+    with pytest.raises(InvalidInputError, match="by must have at most"):
         await memory.retire(USER, home, by="x" * 256)
     assert await facts(memory) == {"home_city": "Lyon"}
     assert await memories(memory) == ["Ann likes tea."]

@@ -270,6 +270,27 @@ async def test_a_consolidated_turn_is_found_by_itself_whatever_its_slice(
     assert not [item for item in window.items if item.metadata["kind"] == "episodic"]
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "again"),
+    [
+        ("don't call them before 9", "No calls before 9, same as always", True),
+        ("Don’t call before 9", "don't call before 10", False),
+        ("never schedule meetings on Fridays", "Fridays are fine for meetings", False),
+        ("always answer in English", "answer in English", True),
+        ("always answer in English", "answer in English on Mondays", False),
+        ("call before 9", "never call before 9", False),
+        ("不要在周三安排会议", "还是不要在周三安排会议", True),
+        ("不要在周三安排会议", "在周三安排会议", False),
+        ("always", "still", False),
+    ],
+)
+async def test_a_rule_that_is_stated_again_has_not_changed(
+    conn: asyncpg.Connection, before: str, now: str, again: bool
+) -> None:
+    assert await conn.fetchval("SELECT says_again($1, $2)", before, now) is again
+    assert await conn.fetchval("SELECT says_again($1, $2)", now, before) is again
+
+
 async def test_what_a_superseded_fact_was_extracted_from_is_marked(
     pool: asyncpg.Pool, conn: asyncpg.Connection, assembler: ContextAssembler
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -34,10 +33,9 @@ from pulse.tools.records import FrontendTool
 from pulse.tools.registry import ToolRegistry
 from pulse.tracing.manager import TracingManager
 from tests.support import executor_process
+from tests.support.executor_kills import killed
 from tests.support.fake_tool_models import ToolAnthropic, ToolGemini, ToolOpenAI
-from tests.support.forked import ForkedProcess
 from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.waiting import until
 
 KEY = SessionKey("shop", "ann", "s")
 
@@ -437,7 +435,7 @@ async def test_a_kill_at_any_step_repeats_no_finished_call_and_leaves_none_open(
     asked = []
     for point in points:
         await sessions.create_session("shop", "ann", session_id="s")
-        await killed(pool, tmp_path, dsn, point, "go")
+        await killed(pool, executor_process.__name__, tmp_path, dsn, point, "go")
         ended_before = await executor_process.ended_calls(pool)
         found = await executor_process.execute(dsn, None)
         if found.status == "waiting":
@@ -463,29 +461,16 @@ async def test_a_kill_at_any_step_repeats_no_finished_call_and_leaves_none_open(
     await sessions.close()
 
 
-async def killed(pool: asyncpg.Pool, folder: Path, dsn: str, point: str, *given: str) -> None:
-    """Have a process of its own execute, until it kills itself at a point and its run has ended."""
-    log = folder / f"{point}.log"
-    process = ForkedProcess("tests.support.executor_process", dsn, point, *given, environment=os.environ, log=log)
-    try:
-        await until(lambda: process.poll() is not None, point)
-    finally:
-        process.kill()
-    assert process.returncode == -9, (point, log.read_text())
-    runs = RunService(pool)
-    await until(lambda: ended(pool, runs), point)
-
-
 async def test_waiting_and_its_answer_survive_a_kill(pool: asyncpg.Pool, dsn: str, tmp_path: Path) -> None:
     """A process dies once its run waits, another one once it has the answer: the call is not made unasked or twice."""
     await pool.execute(executor_process.EFFECTS)
     sessions = OpenSessionService(pool)
     await sessions.create_session("shop", "ann", session_id="s")
-    await killed(pool, tmp_path, dsn, "after:end_run:1", "go", "[]")
+    await killed(pool, executor_process.__name__, tmp_path, dsn, "after:end_run:1", "go", "[]")
     (call,) = await pool.fetch("SELECT tool_call_id, held_params FROM tool_executions WHERE status = 'waiting'")
     assert call["held_params"] == {"n": 2}
     answer = {"interruptId": call["tool_call_id"], "status": "resolved", "payload": True}
-    await killed(pool, tmp_path, dsn, "after:decide_tool_call:1", "", json.dumps([answer]))
+    await killed(pool, executor_process.__name__, tmp_path, dsn, "after:decide_tool_call:1", "", json.dumps([answer]))
     # The confirmation that is sent again is not taken for the result.
     found = await executor_process.execute(dsn, None, [answer], confirmed=True)
     assert (found.status, found.interrupts[0]["reason"]) == ("waiting", "outcome_unknown")
@@ -496,11 +481,6 @@ async def test_waiting_and_its_answer_survive_a_kill(pool: asyncpg.Pool, dsn: st
     assert "may have happened" in found.answer
     assert await pool.fetchval("SELECT count(*) FROM effects WHERE tool = 'pay'") == 0
     await sessions.close()
-
-
-async def ended(pool: asyncpg.Pool, runs: RunService) -> bool:
-    await runs.reap()
-    return bool(await pool.fetchval("SELECT count(*) = 0 FROM runs WHERE status = 'running'"))
 
 
 def test_a_conversation_is_read_in_the_order_that_models_take() -> None:

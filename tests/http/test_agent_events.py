@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import pytest
@@ -15,8 +15,19 @@ from pulse.errors import InvalidInputError
 from pulse.runs.agents import AgentError, RunContext
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import ARGUMENTS, emit
-from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
-from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.stream_client import Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import until
+
+
+class Caller(Page):
+    """The page that posts the run of `everything`, which sends the rest of a call when its beginning has arrived."""
+
+    begun: ClassVar[set[str]] = set()
+
+    def take(self, frame: bytes) -> None:
+        super().take(frame)
+        if b"TOOL_CALL_ARGS" in frame:
+            self.begun.add(json.loads(frame.split(b"data: ")[1])["toolCallId"])
 
 
 async def everything(run: RunContext) -> None:
@@ -27,7 +38,7 @@ async def everything(run: RunContext) -> None:
         await run.custom("shop:large", "x" * 8000, transient=True)
     with pytest.raises(InvalidInputError):
         run.add_usage(words=3)
-    await emit(run)
+    await emit(run, lambda: until(lambda: f"call-{run.run.run_id}" in Caller.begun))
 
 
 async def begin(run: RunContext) -> None:
@@ -51,19 +62,13 @@ async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
         yield opened
 
 
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
-        yield opened
-
-
 def events_of(page: Page) -> list[dict[str, Any]]:
     return [json.loads(frame.split(b"data: ")[1]) for frame in page.frames]
 
 
 async def test_an_agent_emits_every_kind_of_event(client: httpx.AsyncClient) -> None:
     """The client that posted the run and a late one have the same messages; what is transient is sent once, live."""
-    posted, late = await run_agent(client, asked("t", "run-1")), Page()
+    posted, late = await run_agent(client, asked("t", "run-1"), page=Caller()), Page()
     await follow(client, "run-1", late)
     assert late.shown == posted.shown
     thought, searching, failed, looking, found, activity, answer = posted.reducer.messages[1:]
@@ -142,7 +147,7 @@ async def test_images_and_files_of_a_message_are_kept_for_joiners_and_timelines(
         assert joined.reducer.messages[0] == {**question, "content": kept}
     await client.post("/api/runs/run-1/cancel")
     await following
-    later = await run_agent(client, {**asked("t", "run-2"), "messages": []})
+    later = await run_agent(client, {**asked("t", "run-2"), "messages": []}, page=Caller())
     assert later.reducer.messages[0]["role"] == "reasoning"
     late = Page()
     await follow(client, "run-2", late)

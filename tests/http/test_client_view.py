@@ -17,8 +17,8 @@ from pulse.runs.agents import RunContext
 from pulse.runs.client_view import same
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.lock_gates import WAITING
-from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
-from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.stream_client import Page, asked, follow, frames_of, run_agent
+from tests.support.waiting import until
 from tests.support.writer_process import problem
 
 
@@ -49,12 +49,6 @@ class Alone:
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
     async with serving(dsn, {"default": tell, "alone": Alone()}) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 

@@ -14,9 +14,9 @@ from hippocampus.mind.executor import AgentExecutor
 from hippocampus.providers.tool_calls import ResultTurn
 from pulse.runs.service import RunService
 from pulse.tools.registry import ToolRegistry
-from tests.support.live_writer import serving
+from tests.support.live_writer import LiveWriter, serving
 from tests.support.scripted_model import Reply, ScriptedModel
-from tests.support.stream_client import OWNER, asked, run_agent
+from tests.support.stream_client import asked, run_agent
 from tests.support.waiting import WAIT_SECONDS
 
 
@@ -42,12 +42,6 @@ class Tools:
 
 
 @pytest.fixture
-async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
-    async with ToolRegistry(pool, "shop") as opened:
-        yield opened
-
-
-@pytest.fixture
 async def tools(registry: ToolRegistry) -> Tools:
     made = Tools()
     await registry.register_tool("double", lambda n: 2 * n, openapi_schema={"type": "object"})
@@ -57,11 +51,8 @@ async def tools(registry: ToolRegistry) -> Tools:
 
 
 @pytest.fixture
-async def client(dsn: str, registry: ToolRegistry) -> AsyncIterator[httpx.AsyncClient]:
-    async with (
-        serving(dsn, {"default": AgentExecutor(ScriptedModel(script), registry)}) as writer,
-        httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened,
-    ):
+async def writer(dsn: str, registry: ToolRegistry) -> AsyncIterator[LiveWriter]:
+    async with serving(dsn, {"default": AgentExecutor(ScriptedModel(script), registry)}) as opened:
         yield opened
 
 

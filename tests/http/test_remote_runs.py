@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import plain_agent
 from tests.support.live_writer import LiveWriter, serving
-from tests.support.stream_client import OWNER, Page, follow
+from tests.support.stream_client import Page, follow
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import problem
 
@@ -23,12 +23,6 @@ HOLDER = "worker-1"
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
     async with serving(dsn, {}) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
         yield opened
 
 

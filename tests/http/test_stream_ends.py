@@ -48,12 +48,6 @@ async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
         yield opened
 
 
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS) as opened:
-        yield opened
-
-
 async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str = "default", frames: int = 1) -> Page:
     """Post a run, and disconnect after a number of frames."""
     page = Page()

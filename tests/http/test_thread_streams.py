@@ -37,13 +37,6 @@ async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
         yield opened
 
 
-@pytest.fixture
-async def client(writer: LiveWriter) -> AsyncIterator[httpx.AsyncClient]:
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS, limits=limits) as opened:
-        yield opened
-
-
 class ThreadPage(Page):
     """A page of a thread; it is over after this many runs."""
 

@@ -23,6 +23,7 @@ async def test_tools_through_the_client(writer: WriterProcess, writer_dsn: str, 
         given = document(service.url, paths)
         change = await client.put_tool_source("shop", openapi=given, allowed_networks="127.0.0.0/8")
         assert list(change.added) == ["echo", "pay"]
+        assert (await client.tool("echo")).timeout_seconds == 30
         assert [each.name async for each in client.tools(page_size=1)] == ["echo", "pay"]
         found = await client.call_tool("ann", "echo", {})
         assert (found.status, found.error_code) == ("succeeded", None)
@@ -47,6 +48,12 @@ async def test_tools_through_the_client(writer: WriterProcess, writer_dsn: str, 
         for wrong in ({}, {"openapi": {"openapi": "2"}}, {"openapi_url": "file:///etc/passwd"}):
             with pytest.raises(InvalidRequestError):
                 await client.put_tool_source("wrong", **wrong)  # type: ignore[arg-type]
+        held = document(service.url, {"/hold": {"get": {"operationId": "hold"}}})
+        await client.put_tool_source("slow", openapi=held, allowed_networks="127.0.0.0/8", timeout_seconds=0.5)
+        assert (await client.call_tool("ann", "hold", {})).error_code == "timeout"
+        for seconds in (0, 3601, float("nan")):
+            with pytest.raises((InvalidRequestError, ValueError)):
+                await client.put_tool_source("slow", openapi=held, timeout_seconds=seconds)
         with pytest.raises(InvalidRequestError, match="not public"):
             await client.put_tool_source("inside", openapi_url=f"{service.url}/openapi.json")
 

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -164,6 +165,31 @@ async def test_the_job_of_a_document_carries_the_span_of_its_transaction(dsn: st
         rows = await connection.fetch("SELECT args ->> 'traceparent' FROM procrastinate_jobs ORDER BY id")
         assert len(jobs) == 2
         assert [row[0] for row in rows] == [None, CALLER]
+
+
+async def test_a_document_that_is_ingested_again_carries_the_span_of_its_caller(dsn: str) -> None:
+    """As when it was added; without tracing its job has none."""
+    async with await create_pool(dsn) as pool:
+        knowledge = KnowledgeService(pool, "shop")
+        await knowledge.put_corpus("handbook")
+
+        async def job_of(write: Callable[[], Awaitable[object]]) -> str | None:
+            await pool.execute("DELETE FROM procrastinate_jobs")
+            await write()
+            await pool.execute("UPDATE knowledge_documents SET status = 'failed', error_code = 'down'")
+            args = await pool.fetchval("SELECT args::text FROM procrastinate_jobs")
+            found: str | None = json.loads(args).get("traceparent")
+            return found
+
+        async def add() -> None:
+            added.append((await knowledge.add("handbook", "Within thirty days.", source_uri="a.txt")).document_id)
+
+        added: list[UUID] = []
+        with TracingManager("test", dsn) as tracing, tracing.span("add") as span:
+            assert await job_of(add) == span.traceparent
+            with tracing.span("retry") as again:
+                assert await job_of(lambda: knowledge.retry(added[0])) == again.traceparent
+        assert await job_of(lambda: knowledge.retry(added[0])) is None
 
 
 async def _all(dsn: str) -> list[asyncpg.Record]:

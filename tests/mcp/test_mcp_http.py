@@ -12,10 +12,15 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+from mcp.shared.exceptions import MCPError
 
+from hippocampus.knowledge.service import KnowledgeService
+from pulse import create_pool
+from pulse.tools.registry import ToolRegistry
 from tests.support.key_scene import made
-from tests.support.mcp_scene import ERAS, Era, answer, over_http, refusal
+from tests.support.mcp_scene import ERAS, Era, answer, over_http, refusal, text_of
 from tests.support.paths import ROOT
+from tests.support.tool_service import document, tool_service
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, problem
 
@@ -81,6 +86,52 @@ async def test_an_apps_key_names_the_user_in_the_connection(
         assert (await answer(ann, "forget_memory", {"memory_id": memory["id"]})) == {"forgotten": True}
 
 
+async def test_a_users_roles_open_corpora_and_tools(writer: WriterProcess, writer_dsn: str, app: str) -> None:
+    """They are the app's to assert. Who lacks one, or is another app's, finds nothing, and is told of no such thing."""
+    apps = await made(writer_dsn, app, "read", "append")
+    other = await made(writer_dsn, f"{app}-2", "read", "append")
+    bound = await made(writer_dsn, app, "read", "append", user_id="ann")
+    async with (
+        tool_service() as service,
+        await create_pool(writer_dsn, max_size=2) as pool,
+        ToolRegistry(pool, app) as registry,
+    ):
+        knowledge = KnowledgeService(pool, app)
+        await knowledge.put_corpus("pay", readers=["role:hr"])
+        added = await knowledge.add("pay", "The salary of a glassblower is paid monthly.", source_uri="p", inline=True)
+        of_tool = document(service.url, {"/pay": {"get": {"operationId": "pay"}}})
+        rules = {"allowed_roles": ["hr"], "allowed_users": ["ann"]}
+        await registry.put_openapi("s", of_tool, allowed_networks="127.0.0.0/8", permissions=rules)
+        passage = {"document_id": str(added.document_id)}
+        async with over_http(writer, apps.text, "?user_id=ann&role=it&role=hr") as client:
+            assert "pay" in {tool.name for tool in (await client.list_tools()).tools}
+            assert '"/pay"' in text_of(await client.call_tool("pay", {}))
+            (hit,) = (await answer(client, "search_knowledge", {"query": "salary"}))["results"]
+            assert (hit["corpus"], hit["document_id"]) == ("pay", str(added.document_id))
+            assert "glassblower" in (await answer(client, "read_document", passage))["content"]
+        asked = len(service.asked)
+        for key, query in (
+            (apps.text, "?user_id=ann"),
+            (apps.text, "?user_id=ann&role=it"),
+            (apps.text, "?user_id=ann&role=*"),
+            (bound.text, ""),
+            (other.text, "?user_id=ann&role=hr"),
+        ):
+            async with over_http(writer, key, query) as client:
+                assert "pay" not in {tool.name for tool in (await client.list_tools()).tools}
+                with pytest.raises(MCPError, match="no such tool"):
+                    await client.call_tool("pay", {})
+                assert (await answer(client, "search_knowledge", {"query": "salary"}))["results"] == []
+                assert "what this user may not read is not there" in await refusal(client, "read_document", passage)
+        # The role opens what it is for, and not what the tool's users are.
+        async with over_http(writer, apps.text, "?user_id=bob&role=hr") as client:
+            assert "pay" not in {tool.name for tool in (await client.list_tools()).tools}
+            assert (await answer(client, "search_knowledge", {"query": "salary"}))["results"]
+        assert len(service.asked) == asked
+        refused = [(each.user_id, each.error_code) for each in await registry.executions(status="refused")]
+        assert refused == [("ann", "not_allowed")] * 4
+
+
 async def test_whoever_may_not_gets_the_apis_problems(writer: WriterProcess, writer_dsn: str, app: str) -> None:
     """401 without a good key, 403 for another app or user, 422 without a user; nothing depends on what exists."""
     bound = await made(writer_dsn, app, "admin", user_id="ann")
@@ -94,6 +145,9 @@ async def test_whoever_may_not_gets_the_apis_problems(writer: WriterProcess, wri
         (bound.text, "?user_id=ann", {"X-User-Id": "bob"}, 422, "invalid-request"),
         (apps.text, "", {}, 422, "invalid-request"),
         (apps.text, "?user_id=", {}, 422, "invalid-request"),
+        (apps.text, "?user_id=ann&role=", {}, 422, "invalid-request"),
+        (apps.text, f"?user_id=ann{'&role=x' * 101}", {}, 422, "invalid-request"),
+        (bound.text, "?role=hr", {}, 403, "role-missing"),
         (apps.text, "?user_id=ann&app_name=other", {}, 403, "wrong-app"),
         (KEY, "?user_id=ann", {}, 422, "invalid-request"),
     ):

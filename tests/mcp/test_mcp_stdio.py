@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 
+from pulse.tools.registry import ToolRegistry
 from tests.support import cli_process, forked_command
 from tests.support.forked import ForkedProcess
-from tests.support.mcp_scene import ERAS, answer
+from tests.support.mcp_scene import ERAS, answer, text_of
 from tests.support.waiting import until_sync
 from workers.mcp import stdio
 
@@ -150,6 +152,29 @@ async def test_the_official_client_on_a_database(dsn: str, home: Path, program: 
     other = {**named, "HIPPOCAMPUS_USER": "bob"}
     async with Client(parameters("mcp", **other), mode=ERAS[0]) as client:
         assert (await answer(client, "search_memory", {"query": "rows"}))["results"] == []
+
+
+async def test_code_of_registered_tools_runs_in_the_sandbox_of_the_settings(
+    dsn: str, home: Path, program: Path, pool: asyncpg.Pool
+) -> None:
+    """Of `hippocampus mcp`, as of a writer: monty by default, or the one that is named, which says why it cannot.
+
+    The tool is for a role, which the command line asserts.
+    """
+    async with ToolRegistry(pool, "assistant") as registry:
+        await registry.register_sandbox_tool(
+            "run", description="Run Python.", permissions={"allowed_roles": ["calculator"]}
+        )
+    environment = cli_process.environment(home, DATABASE_URL=dsn)
+    for more, found in (({}, "42"), ({"HIPPOCAMPUS_SANDBOX": "bwrap", "PATH": "/nowhere"}, "bwrap is not installed")):
+        started = StdioServerParameters(
+            command=str(program), args=[*WORDS, "--user-role", "calculator"], env={**environment, **more}
+        )
+        async with Client(started, mode=ERAS[0]) as client:
+            assert found in text_of(await client.call_tool("run", {"code": "6 * 7"}))
+    assert await pool.fetch("SELECT sandbox_type, status FROM sandbox_executions ORDER BY id") == [
+        ("monty", "ok"), ("bwrap", "unavailable"),
+    ]  # fmt: skip
 
 
 def test_without_an_app_or_a_user_it_says_what_to_name(home: Path) -> None:

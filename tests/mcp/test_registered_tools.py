@@ -14,6 +14,7 @@ from mcp.server import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp.types import ToolAnnotations
 
+from pulse.errors import InvalidInputError
 from pulse.tools.records import ToolError
 from pulse.tools.registry import ToolRegistry
 from tests.support.mcp_scene import connected, text_of
@@ -89,6 +90,29 @@ async def test_the_tools_of_a_server_are_tools_of_the_app(pool: asyncpg.Pool, se
     async with ToolRegistry(pool, "shop") as elsewhere:
         await elsewhere.put_mcp("wiki", server_url, allowed_networks=LOOPBACK)
         assert [each.version for each in await elsewhere.list_tools()] == [2, 2]
+
+
+async def test_a_servers_token_goes_over_http_to_no_public_host(
+    pool: asyncpg.Pool, wiki: Wiki, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where a private network is allowed either, and not to a name that has become public since."""
+    monkeypatch.setenv("TOOL_WIKI", "marker-1234567")
+    found = ["93.184.216.34"]
+
+    async def resolve(_host: str, _port: int) -> list[str]:
+        return found
+
+    url = wiki.url.replace("127.0.0.1", "localhost")
+    async with ToolRegistry(pool, "shop", resolve=resolve) as registry:
+        with pytest.raises(InvalidInputError, match="use https"):
+            await registry.put_mcp("wiki", url, credential="env:TOOL_WIKI")
+        with pytest.raises(ToolError, match="use https"):
+            await registry.put_mcp("wiki", url, credential="env:TOOL_WIKI", allowed_networks=LOOPBACK)
+        found[:] = ["127.0.0.1"]
+        await registry.put_mcp("wiki", url, credential="env:TOOL_WIKI", allowed_networks=LOOPBACK)
+        assert (await registry.call("look_up", {"word": "owl"})).value == {"result": "owl: a word"}
+        found[:] = ["93.184.216.34"]
+        assert (await registry.call("look_up", {"word": "owl"})).error_code == "blocked_address"
 
 
 async def test_a_server_that_changes_hangs_and_dies(pool: asyncpg.Pool, wiki: Wiki) -> None:

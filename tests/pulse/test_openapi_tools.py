@@ -15,6 +15,7 @@ import pytest
 from pulse.errors import InvalidInputError
 from pulse.tools import openapi
 from pulse.tools.openapi import DocumentError
+from pulse.tools.records import ToolError
 from pulse.tools.registry import ToolRegistry
 from pulse.tools.schemas import SchemaCheck
 from tests.support.tool_service import ToolService, document, tool_service
@@ -28,12 +29,6 @@ TEXT = {"type": "string"}
 async def service() -> AsyncIterator[ToolService]:
     async with tool_service() as running:
         yield running
-
-
-@pytest.fixture
-async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
-    async with ToolRegistry(pool, "shop") as opened:
-        yield opened
 
 
 def parameter(name: str, place: str, schema: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
@@ -420,6 +415,38 @@ async def test_of_alternative_credentials_those_that_exist_are_used(
     assert b"write" not in token.body
     with pytest.raises(DocumentError, match="credential"):
         await registry.put_openapi("s", given, allowed_networks=LOOPBACK)
+
+
+async def test_a_credential_goes_over_http_to_no_public_host_whatever_is_allowed(
+    pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to the service, not to where its tokens are, and no document that says where it goes is read over http."""
+    monkeypatch.setenv("TOOL_KEY", "id:marker-1234567")
+    asked: list[str] = []
+
+    async def resolve(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        return ["93.184.216.34"]
+
+    flow = {"clientCredentials": {"tokenUrl": "http://tokens.example/token", "scopes": {}}}
+    schemes = {"client": {"type": "oauth2", "flows": flow}, "key": {"type": "http", "scheme": "bearer"}}
+    async with ToolRegistry(pool, "shop", resolve=resolve) as registry:
+        for scheme, url, host in (
+            ("client", "https://api.example", "tokens.example"),
+            ("key", "http://api.example", "api.example"),
+        ):
+            paths = {"/a": {"get": {"operationId": "a", "security": [{scheme: []}]}}}
+            given = document(url, paths, components={"securitySchemes": schemes})
+            await registry.put_openapi(
+                "s", given, credentials={scheme: "env:TOOL_KEY"}, allowed_networks=f"{LOOPBACK},93.0.0.0/8"
+            )
+            refused = await registry.call("a", {})
+            assert (refused.error_code, asked.pop()) == ("blocked_address", host)
+            assert "use https" in (refused.error or "")
+        with pytest.raises(ToolError, match="use https"):
+            await registry.put_openapi(
+                "s", "http://docs.example/a.json", credentials={"key": "env:TOOL_KEY"}, allowed_networks=LOOPBACK
+            )
 
 
 async def test_a_name_that_moves_inside_is_refused_at_the_call(pool: asyncpg.Pool, service: ToolService) -> None:

@@ -97,5 +97,22 @@ async def test_a_body_is_read_only_to_its_limit_also_when_it_expands(service: To
         await get(OutboundClient(LOOPBACK), f"{service.url}/bomb")
     with pytest.raises(httpcore.ConnectError):
         await get(OutboundClient(LOOPBACK), "http://127.0.0.1:1/")
-    with pytest.raises(RefusedAddressError):
-        await get(OutboundClient(LOOPBACK, public=False), "http://93.184.216.34/")
+
+
+@pytest.mark.parametrize("allowed", ["", "127.0.0.0/8", "0.0.0.0/0"])
+async def test_what_is_secret_goes_over_http_to_private_addresses_alone(service: ToolService, allowed: str) -> None:
+    """Whatever networks are allowed, and however the scheme is written; a host with one public address is public."""
+    found = ["127.0.0.1", "93.184.216.34"]
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return found
+
+    networks = parse_networks(allowed)
+    for scheme in ("http", "HTTP"):
+        with pytest.raises(RefusedAddressError):
+            await get(OutboundClient(networks, secret=True, resolve=resolve), f"{scheme}://s.example:{service.port}/")
+    assert service.asked == []
+    found.pop()
+    if networks:
+        url = f"http://s.example:{service.port}/echo"
+        assert (await get(OutboundClient(networks, secret=True, resolve=resolve), url)).status == 200

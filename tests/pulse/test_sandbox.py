@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import resource
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
@@ -22,7 +25,9 @@ from pulse.sandbox.records import Limits, SandboxRequest, SandboxResult, read_li
 from pulse.sandbox.service import Sandbox, make_sandbox_backend
 from pulse.tools.registry import ToolRegistry
 from tests.support.sandbox_attacks import attacks, run_attacks
-from tests.support.waiting import until
+from tests.support.sandbox_service import TOKEN, sandbox_service
+from tests.support.tool_service import bomb
+from tests.support.waiting import WAIT_SECONDS, until
 
 
 @pytest.fixture
@@ -249,38 +254,144 @@ async def test_an_engine_is_told_apart_from_the_code_and_leaves_no_container(tmp
     assert (gone.status, gone.error) == ("unavailable", "podman cannot be started: No such file or directory")
 
 
-async def test_a_service_runs_code_by_a_small_protocol() -> None:
-    """Its answer is read; another status, another body and no answer are results, too."""
-    answers = [
-        (200, {"status": "ok", "exit_code": 0, "value": 42, "files": {"a": "YWI="}}), (200, {"status": "fine"}),
-        (503, {}),
-    ]  # fmt: skip
-    asked = []
+async def test_a_service_passes_the_same_attacks(
+    pool: asyncpg.Pool, monty: MontyBackend, tmp_path: Path, secret: str
+) -> None:
+    """A real server of the protocol, here with monty behind it: each attack is a row, as on a backend of this host."""
+    marker = tmp_path / "marker"
+    marker.write_text(secret)
+    async with sandbox_service(monty) as url:
+        allowed = parse_networks("127.0.0.1")
+        sandbox = Sandbox(pool, "shop", RemoteBackend(url, token=TOKEN, allowed=allowed))
+        await run_attacks(Recorded(sandbox), marker, secret, is_subset=True)
+        rows = await sandbox.executions(user_id="eve")
+        assert len(rows) == len(attacks(marker)) + 1
+        assert not [row for row in rows if row.ended_at is None or row.sandbox_type != "remote"]
+        broken = await sandbox.execute(SandboxRequest(code="print('hi')\n1 / 0"))
+        assert (broken.status, broken.exit_code, broken.stdout) == ("failed", 1, "hi\n")
+        await sandbox.close()
+        for backend, why in (
+            (RemoteBackend(url, allowed=allowed), "answered 401"),
+            (RemoteBackend(url), "RefusedAddress"),
+        ):
+            refused = Sandbox(pool, "shop", backend)
+            found = await refused.execute(SandboxRequest(code="1"))
+            assert found.status == "unavailable"
+            assert why in (found.error or "")
+            await refused.close()
+
+
+Answer: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+@contextlib.asynccontextmanager
+async def answering(choose: Callable[[], Answer]) -> AsyncIterator[str]:
+    """Serve what is chosen for each request, and return the URL."""
+    tasks = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
-        asked.append((head, json.loads(await reader.readexactly(length))))
-        status, body = answers.pop(0)
-        text = json.dumps(body).encode()
-        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(text)}\r\nConnection: close\r\n\r\n".encode() + text)
-        await writer.drain()
-        writer.close()
-        await writer.wait_closed()
+        tasks.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                await reader.readexactly(int(head.partition("content-length: ")[2].partition("\r\n")[0]))
+                await choose()(writer)
+        writer.transport.abort()
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run"
-        backend = RemoteBackend(url, token="t", allowed=parse_networks("127.0.0.1"))
-        found = await backend.execute(SandboxRequest(code="6 * 7", files={"x": b"ab"}))
-        assert (found.status, found.value, found.files) == ("ok", 42, {"a": b"ab"})
-        assert asked[0][1]["files"] == {"x": "YWI="}
-        assert "authorization: bearer t" in asked[0][0]
-        assert (await backend.execute(SandboxRequest(code="1"))).status == "crashed"
-        assert (await backend.execute(SandboxRequest(code="1"))).status == "unavailable"
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/run"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def answer(body: Any, status: int = 200, **headers: str) -> Answer:
+    async def write(writer: asyncio.StreamWriter) -> None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        more = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n{more}\r\n".encode() + content)
+        await writer.drain()
+
+    return write
+
+
+async def endless(writer: asyncio.StreamWriter) -> None:
+    """Send gigabytes of output, until nobody reads them."""
+    writer.write(b'HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{"status": "ok", "stdout": "')
+    while True:
+        writer.write(b"x" * (1 << 20))
+        await writer.drain()
+
+
+async def trickling(writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    while True:
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.01)
+
+
+OK = {"status": "ok", "exit_code": 0}
+HUGE = Limits(disk_mb=16_384, seconds=WAIT_SECONDS)
+#: What a service answers, by the status that it becomes.
+ANSWERS: Mapping[str, tuple[str, Answer, Limits]] = {
+    "files": ("ok", answer({**OK, "files": {"a/b": "YWI="}}), Limits()),
+    "nothing else": ("ok", answer({**OK, "files": None, "stdout": "\ud800\0"}), Limits()),
+    "another status": ("crashed", answer({"status": "fine"}), Limits()),
+    "no object": ("crashed", answer([1]), Limits()),
+    "no JSON": ("crashed", answer(b"\xff"), Limits()),
+    "a text as code": ("crashed", answer({**OK, "exit_code": "0"}), Limits()),
+    "a code that no column holds": ("crashed", answer({**OK, "exit_code": 2**40}), Limits()),
+    "a time that no column holds": ("crashed", answer(b'{"status": "ok", "execution_time_ms": NaN}'), Limits()),
+    "an object as output": ("crashed", answer({**OK, "stdout": {"a": 1}}), Limits()),
+    "an error that is none": ("crashed", answer({"status": "failed", "error": [1]}), Limits()),
+    "a file out of its folder": ("crashed", answer({**OK, "files": {"../a": "YWI="}}), Limits()),
+    "too many files": ("crashed", answer({**OK, "files": {str(n): "" for n in range(101)}}), Limits()),
+    "too large a file": ("crashed", answer({**OK, "files": {"a": "AAAA" * 400_000}}), Limits(disk_mb=1)),
+    "an error": ("unavailable", answer({}, 503), Limits()),
+    "a redirect": ("unavailable", answer({}, 302, Location="http://127.0.0.1:1/"), Limits()),
+    "a bomb": ("output", answer(bomb(), Content_Encoding="gzip"), Limits(disk_mb=1)),
+    "gigabytes": ("output", endless, Limits(disk_mb=1, seconds=WAIT_SECONDS)),
+    "gigabytes where files may have them": ("output", endless, HUGE),
+    "a body without an end": ("timeout", trickling, Limits(seconds=0.5)),
+}
+
+
+async def test_whatever_a_service_answers_is_a_result_within_its_limits(pool: asyncpg.Pool) -> None:
+    """Each is a row that has ended; what is too long is left unread, whatever the limits of the request allow."""
+    wanted: list[str] = []
+
+    def choose() -> Answer:
+        return ANSWERS[wanted[-1]][1] if wanted else answer({**OK, "value": 42})
+
+    async with answering(choose) as url:
+        sandbox = Sandbox(pool, "shop", RemoteBackend(url, allowed=parse_networks("127.0.0.1")))
+        assert await sandbox.check() is None
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for name, (status, _, limits) in ANSWERS.items():
+            wanted.append(name)
+            found = await sandbox.execute(SandboxRequest(code="1", limits=limits), user_id="ann")
+            row = (await sandbox.executions(user_id="ann", limit=1))[0]
+            assert (found.status, row.status, row.ended_at is None) == (status, status, False), name
+            if name == "files":
+                assert found.files == {"a/b": b"ab"}
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # in kB
+        await sandbox.close()
+
+
+async def test_output_of_a_service_is_cut_at_its_limit() -> None:
+    """Both streams together, at a whole character; the value of code that wrote too much stays."""
+    given = {**OK, "value": 42, "stdout": "é" * 40, "stderr": "x" * 40}
+    async with answering(lambda: answer(given)) as url:
+        backend = RemoteBackend(url, allowed=parse_networks("127.0.0.1"))
+        for limit, stdout, stderr in ((120, 40, 40), (100, 40, 20), (81, 40, 1), (79, 39, 0)):
+            found = await backend.execute(SandboxRequest(code="1", limits=Limits(output_bytes=limit)))
+            assert (len(found.stdout), len(found.stderr)) == (stdout, stderr)
+            assert (found.status, found.truncated) == (("ok", False) if limit == 120 else ("output", True))
         await backend.close()
-    private = RemoteBackend(url)
-    assert (await private.execute(SandboxRequest(code="1"))).status == "unavailable"
-    await private.close()
 
 
 async def test_code_is_a_tool(pool: asyncpg.Pool) -> None:

@@ -7,7 +7,7 @@ import json
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Collection
+from collections.abc import Collection
 from typing import Any
 
 import asyncpg
@@ -27,12 +27,6 @@ NUMBERS = {
     "required": ["a", "b"],
     "additionalProperties": False,
 }
-
-
-@pytest.fixture
-async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
-    async with ToolRegistry(pool, "shop") as opened:
-        yield opened
 
 
 async def add(a: int, b: int = 2) -> int:
@@ -393,15 +387,45 @@ async def test_a_change_is_in_force_in_another_process_with_its_next_call(pool: 
 async def test_a_lost_notification_is_made_up_for(
     pool: asyncpg.Pool, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A list that is older than the poll is read again, whether or not its registry was told of a change."""
+    """A list that is older than the poll is read again, whether or not its registry was told of a change.
+
+    Nothing else tells it: after a second a change is in the list.
+    """
     async with ToolRegistry(pool, "shop") as registry:
         monkeypatch.setattr(registry, "_mark", lambda _payload: None)
         registry.listen(dsn)
+        await until(lambda: registry._listener.is_listening if registry._listener else False)
         assert await registry.get_available_tools() == []
         await ToolRegistry(pool, "shop").register_tool("add", add)
-        assert await registry.get_available_tools() == []
-        monkeypatch.setattr("pulse.tools.registry._POLL_SECONDS", 0)
-        assert [each.name for each in await registry.get_available_tools()] == ["add"]
+        changed, read = time.monotonic(), registry._read_at
+        while not await registry.get_available_tools():
+            await asyncio.sleep(0.01)
+        # However long this process waited for its turn: it was read at the first list that came late enough.
+        assert registry._read_at - max(changed, read) < 15  # it would be read again after 30 s
+        monkeypatch.setattr("pulse.tools.registry._POLL_SECONDS", 60)
+        await registry.get_available_tools()
+        await ToolRegistry(pool, "shop").register_tool("less", add)
+        assert len(await registry.get_available_tools()) == 1
+
+
+@pytest.mark.parametrize("address", [None, "postgresql://127.0.0.1:1/nowhere", ""])
+async def test_a_list_is_the_current_one_where_nothing_is_listened_to(
+    pool: asyncpg.Pool, dsn: str, address: str | None
+) -> None:
+    """Without `listen`, with a listener that reaches no server, and with one whose connection was cut: at once."""
+    async with ToolRegistry(pool, "shop") as here, ToolRegistry(pool, "shop") as there:
+        await there.register_tool("add", add)
+        if address is not None:
+            here.listen(address or dsn)
+        if address == "":
+            assert here._listener is not None
+            await until(lambda: here._listener.is_listening if here._listener else False)
+            assert await here.get_available_tools()
+            await here._listener.stop()
+        assert [each.name for each in await here.get_available_tools("ann")] == ["add"]
+        for active in (False, True, False):
+            await there.set_active("add", is_active=active)
+            assert bool(await here.get_available_tools("ann")) is active
 
 
 async def test_calls_of_a_run_are_its_rows_and_go_with_it(pool: asyncpg.Pool, registry: ToolRegistry) -> None:

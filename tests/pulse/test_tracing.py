@@ -271,5 +271,5 @@ def test_off_is_one_object() -> None:
 
 @pytest.mark.parametrize("ratio", [-0.1, 1.1, float("nan")])
 def test_a_ratio_outside_of_its_bounds_is_refused(ratio: float) -> None:
-    with pytest.raises(InvalidInputError, match="sample_ratio is from 0 to 1"):
+    with pytest.raises(InvalidInputError, match="sample_ratio must be from 0 to 1"):
         TracingManager(sample_ratio=ratio)

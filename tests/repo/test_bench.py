@@ -130,3 +130,16 @@ def test_a_benchmark_ended_by_a_signal_leaves_neither_server_nor_folder(tmp_path
         assert running.wait(WAIT_SECONDS) == -signal.SIGINT
     assert not home.parent.exists()
     assert cli_process.processes_of(home) == []
+
+
+def test_a_file_that_does_not_exist_is_refused_before_the_first_benchmark() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "facts"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+    )
+    assert ended.returncode == 2
+    assert "there is no file facts; one benchmark is run as `python -m benchmarks.NAME`" in ended.stderr

@@ -138,7 +138,7 @@ def test_the_wheel_contains_the_migrations(tmp_path: Path) -> None:
         "from importlib import resources\n"
         "from workers.intake.samples import sample_path\n"
         "from workers.migrate import default_folder, read_schema\n"
-        "assert (resources.files('workers') / 'catalogue.sql').is_file()\n"
+        "assert (resources.files('workers.migrate') / 'catalogue.sql').is_file()\n"
         "assert (resources.files('workers.cli') / 'queries.sql').is_file()\n"
         "assert sample_path().parent.name == '_examples', sample_path()\n"
         "ours = read_schema(default_folder())\n"

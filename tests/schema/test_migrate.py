@@ -21,9 +21,17 @@ from tests.conftest import dsn_of
 from tests.support import small_schema
 from tests.support.small_schema import EVERYTHING, SECOND, check, run_sql
 from tests.support.waiting import until
-from workers import migrate as migrate_module
 from workers.embedded.server import EmbeddedServer
-from workers.migrate import PROCRASTINATE_SCHEMA, Migration, migrate, read_migrations
+from workers.migrate import (
+    PROCRASTINATE_SCHEMA,
+    Migration,
+    files,
+    migrate,
+    read_migrations,
+    read_procrastinate,
+    require_supported_pgvector,
+    transactions,
+)
 
 RECORDED = "SELECT kind, name, sha256 FROM hippocampus_catalogue ORDER BY kind, name"
 
@@ -180,7 +188,7 @@ async def test_a_table_that_stays_locked_is_an_error_that_names_the_file(
     """It says how to find the transaction that holds the table, and nothing of the file is applied."""
     await migrate(empty_dsn, folder=folder)
     (folder / file).write_text(text)
-    monkeypatch.setattr(migrate_module, "LOCK_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(transactions, "LOCK_TIMEOUT_SECONDS", 1)
     holder = await database.connect(empty_dsn, schema="public", prepare=False)
     try:
         async with holder.transaction():
@@ -299,14 +307,14 @@ async def test_a_plain_role_migrates_what_it_owns_and_nothing_else(empty_dsn: st
 
 def test_an_old_pgvector_is_refused() -> None:
     with pytest.raises(SchemaError, match=r"pgvector is 0\.7\.4; 0\.8\.0 or newer"):
-        migrate_module.require_supported_pgvector("0.7.4")
-    migrate_module.require_supported_pgvector("0.8.0")
-    migrate_module.require_supported_pgvector("0.10.1")
+        require_supported_pgvector("0.7.4")
+    require_supported_pgvector("0.8.0")
+    require_supported_pgvector("0.10.1")
 
 
 async def test_procrastinate_of_another_program_is_not_touched(empty_dsn: str, folder: Path) -> None:
     """Foreign tables of procrastinate are refused, with the solution."""
-    whole, _ = migrate_module.read_procrastinate()
+    whole, _ = read_procrastinate()
     connection = await asyncpg.connect(empty_dsn)
     await connection.execute(whole.sql)
     await connection.close()
@@ -319,13 +327,13 @@ async def test_a_newer_procrastinate_applies_its_own_steps(
 ) -> None:
     """After an upgrade of the package its new step is applied; a changed text without a step is refused."""
     await migrate(empty_dsn, folder=folder)
-    whole, steps = migrate_module.read_procrastinate()
+    whole, steps = read_procrastinate()
     grown = Migration(PROCRASTINATE_SCHEMA, whole.sql + "\n-- grown")
-    monkeypatch.setattr(migrate_module, "read_procrastinate", lambda: (grown, steps))
+    monkeypatch.setattr(files, "read_procrastinate", lambda: (grown, steps))
     with pytest.raises(SchemaError, match=r"text of procrastinate/schema\.sql differs"):
         await migrate(empty_dsn, folder=folder)
     step = Migration("procrastinate/99.00.00_01_pre_new.sql", "ALTER TABLE procrastinate_jobs ADD COLUMN new int")
-    monkeypatch.setattr(migrate_module, "read_procrastinate", lambda: (grown, [*steps, step]))
+    monkeypatch.setattr(files, "read_procrastinate", lambda: (grown, [*steps, step]))
     with pytest.raises(SchemaError, match=r"lacks procrastinate/99"):
         await check(empty_dsn, folder)
     assert await migrate(empty_dsn, folder=folder) == [step.name]

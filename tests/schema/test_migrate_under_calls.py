@@ -16,8 +16,8 @@ from pulse.errors import SchemaError
 from tests.support import small_schema
 from tests.support.small_schema import run_sql
 from tests.support.waiting import WAIT_SECONDS, until
-from workers import migrate as migrate_module
 from workers.migrate import default_folder, migrate
+from workers.migrate.catalogue import SET_ASIDE
 
 GATE = 7
 # It waits in the middle, and at its end PostgreSQL reads its row of the catalogue once more.
@@ -34,7 +34,7 @@ EARLY = NOTE.replace(f"    PERFORM pg_advisory_xact_lock({GATE});\n", "").replac
 )
 WITH_ANOTHER_RESULT = NOTE.replace("OUT noted text", "OUT noted text, OUT words integer")
 WITH_ANOTHER_ARGUMENT = NOTE.replace("OUT id", "p_words boolean DEFAULT false, OUT id")
-SET_ASIDE = f"SELECT count(*) FROM pg_proc WHERE starts_with(proname, '{migrate_module.SET_ASIDE}')"
+COUNT_SET_ASIDE = f"SELECT count(*) FROM pg_proc WHERE starts_with(proname, '{SET_ASIDE}')"
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype = '{}'"
 
 
@@ -61,7 +61,7 @@ async def test_a_call_ends_in_the_function_that_it_began_with(
     empty_dsn: str, folder: Path, text: str, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function whose result or arguments change, or that is removed, is dropped when no call is in it any more."""
-    monkeypatch.setattr(migrate_module, "DRAIN_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr("workers.migrate.replaced.DRAIN_SECONDS", WAIT_SECONDS)
     (folder / "functions" / "note.sql").write_text(text)
     await migrate(empty_dsn, folder=folder)
     await run_sql(empty_dsn, "INSERT INTO notes (id, body) VALUES (1, 'plum')")
@@ -74,13 +74,13 @@ async def test_a_call_ends_in_the_function_that_it_began_with(
         upgrade = tasks.create_task(migrate(empty_dsn, folder=folder))
 
         async def replaced() -> bool:
-            return bool(await run_sql(empty_dsn, SET_ASIDE))
+            return bool(await run_sql(empty_dsn, COUNT_SET_ASIDE))
 
         await until(replaced)
         await gate.close()
     assert call.result() == "PLUM"
     assert upgrade.result() == ["functions/note.sql"]
-    assert await run_sql(empty_dsn, SET_ASIDE) == 0
+    assert await run_sql(empty_dsn, COUNT_SET_ASIDE) == 0
     await small_schema.check(empty_dsn, folder)
 
 
@@ -110,9 +110,9 @@ async def test_a_call_that_never_ends_does_not_keep_migrate(
     empty_dsn: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After its bounded wait `migrate` drops what was replaced; what a killed run left is dropped by the next one."""
-    monkeypatch.setattr(migrate_module, "DRAIN_SECONDS", 0.2)
+    monkeypatch.setattr("workers.migrate.replaced.DRAIN_SECONDS", 0.2)
     await migrate(empty_dsn, folder=folder)
-    await run_sql(empty_dsn, f"CREATE FUNCTION {migrate_module.SET_ASIDE}old() RETURNS integer LANGUAGE sql RETURN 1")
+    await run_sql(empty_dsn, f"CREATE FUNCTION {SET_ASIDE}old() RETURNS integer LANGUAGE sql RETURN 1")
     gate = await database.connect(empty_dsn)
     await gate.execute(f"SELECT pg_advisory_lock({GATE})")
     call = asyncio.create_task(run_sql(empty_dsn, "SELECT noted FROM note(1)"))
@@ -120,7 +120,7 @@ async def test_a_call_that_never_ends_does_not_keep_migrate(
         await waits(empty_dsn, "advisory")
         (folder / "functions" / "note.sql").write_text(WITH_ANOTHER_RESULT)
         await migrate(empty_dsn, folder=folder)
-        assert await run_sql(empty_dsn, SET_ASIDE) == 0
+        assert await run_sql(empty_dsn, COUNT_SET_ASIDE) == 0
     finally:
         await gate.close()
         await asyncio.gather(call, return_exceptions=True)

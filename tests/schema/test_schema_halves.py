@@ -15,8 +15,17 @@ from pulse import database
 from pulse.errors import SchemaError
 from tests.support import small_schema
 from tests.support.small_schema import COUNT, SHOUT, check, run_sql
-from workers import migrate as migrate_module
-from workers.migrate import default_folder, migrate, read_schema, version_ahead
+from workers.migrate import (
+    CONTRACT,
+    Migration,
+    check_schema,
+    default_folder,
+    functions,
+    migrate,
+    read_schema,
+    records,
+    version_ahead,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 RELEASED = ROOT / "schema" / "released.txt"
@@ -53,10 +62,10 @@ class TestReleasedFiles:
 
     def test_no_file_requires_more_than_this_program_supports(self) -> None:
         ours = read_schema(default_folder())
-        assert max(each.contract for each in (*ours.migrations, *ours.functions)) <= migrate_module.CONTRACT
+        assert max(each.contract for each in (*ours.migrations, *ours.functions)) <= CONTRACT
 
     @pytest.mark.parametrize("each", read_schema(default_folder()).functions, ids=lambda each: each.name)
-    def test_a_file_of_functions_can_be_applied_again(self, each: migrate_module.Migration) -> None:
+    def test_a_file_of_functions_can_be_applied_again(self, each: Migration) -> None:
         """Every statement replaces its object; triggers, which lock their tables, are in a separate file."""
         starts = [line for line in each.sql.splitlines() if re.match(r"[A-Z]", line)]
         first_lines = [
@@ -189,9 +198,9 @@ class TestFunctionsFollowTheirFiles:
             "loud functions/shout.sql"
         ]
         # Ids of transactions start again at 3 after 2^32.
-        assert migrate_module._maker(2**32 - 2, {"a": 2**32 - 5, "b": 7}) == "a"
-        assert migrate_module._maker(5, {"a": 2**32 - 5, "b": 7}) == "a"
-        assert migrate_module._maker(7, {"a": 2**32 - 5, "b": 7}) == "b"
+        assert functions.maker(2**32 - 2, {"a": 2**32 - 5, "b": 7}) == "a"
+        assert functions.maker(5, {"a": 2**32 - 5, "b": 7}) == "a"
+        assert functions.maker(7, {"a": 2**32 - 5, "b": 7}) == "b"
 
     async def test_objects_that_others_depend_on_are_not_dropped(self, empty_dsn: str, folder: Path) -> None:
         """The error names the dependent object; nothing changed, and once it is gone `migrate` continues."""
@@ -287,7 +296,7 @@ class TestANewerDatabase:
             "-- Nothing reads this index.\n-- contract: 2\nDROP INDEX notes_body;"
         )
         with monkeypatch.context() as patch:
-            patch.setattr(migrate_module, "CONTRACT", 2)
+            patch.setattr(records, "CONTRACT", 2)
             await migrate(newer_dsn, folder=newest)
             await check(newer_dsn, newest)
         for attempt in (migrate(newer_dsn, folder=folder), check(newer_dsn, folder)):
@@ -305,7 +314,7 @@ class TestANewerDatabase:
         function = "CREATE OR REPLACE FUNCTION more() RETURNS integer LANGUAGE sql STABLE\nRETURN 1;\n"
         file.write_text("-- contract: 2\n" + function)
         with monkeypatch.context() as patch:
-            patch.setattr(migrate_module, "CONTRACT", 2)
+            patch.setattr(records, "CONTRACT", 2)
             await migrate(empty_dsn, folder=folder)
             if later == "rewritten":
                 file.write_text(function)
@@ -381,7 +390,7 @@ class TestWhileWritersWork:
         async def check_on() -> None:
             nonlocal checks
             while True:
-                await migrate_module.check_schema(reader, folder=folder)
+                await check_schema(reader, folder=folder)
                 checks += 1
 
         writer, reader = [await database.connect(empty_dsn, prepare=False) for _ in range(2)]
@@ -390,8 +399,8 @@ class TestWhileWritersWork:
             for number in range(30):
                 text = COUNT.replace("count(*)", f"count(*) + {number}")
                 async with writer.transaction():
-                    file = migrate_module.Migration("functions/count.sql", text)
-                    await migrate_module._apply_functions(writer, "public", [file], [])
+                    file = Migration("functions/count.sql", text)
+                    await functions.apply_functions(writer, "public", [file], [])
             assert not checking.done(), checking.exception()
             assert checks
         finally:

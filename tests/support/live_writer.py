@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
@@ -17,6 +17,7 @@ from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
 from pulse.runs.agents import Agent
 from pulse.tools.registries import ToolRegistries
+from tests.support.stream_client import OWNER
 from workers.api import live_streams
 from workers.api.app import build_api
 from workers.settings import Settings
@@ -30,6 +31,8 @@ class LiveWriter:
     pool: asyncpg.Pool
     live: live_streams.LiveStreams
     services: dict[Any, object]
+    #: It takes requests without a key, from the user whom these name.
+    headers: Mapping[str, str] = field(default_factory=OWNER.copy)
 
 
 def _services_of(api: Any) -> dict[Any, object]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 from pulse.events import Event
 from pulse.runs.agents import AgentError, RunContext, echo
@@ -106,15 +107,23 @@ async def flood(run: RunContext) -> None:
             await text.push(f"part {number}")
 
 
-async def emit(run: RunContext) -> None:
-    """Emit every kind of event of an agent's own: reasoning, streamed calls, activities, subagents, usage."""
+async def pause() -> None:
+    await asyncio.sleep(0.05)
+
+
+async def emit(run: RunContext, wait: Callable[[], Awaitable[Any]] = pause) -> None:
+    """Emit every kind of event of an agent's own: reasoning, streamed calls, activities, subagents, usage.
+
+    Args:
+        wait: called after each piece of a call's arguments; pieces that are written at once may be sent as one.
+    """
     async with run.thought() as thought:
         await thought.push("I look it up.")
         thought.encrypted_value = "opaque"
     async with run.streamed_call("search", tool_call_id=f"call-{run.run.run_id}") as call:
         for piece in (ARGUMENTS[:9], ARGUMENTS[9:]):
             await call.push(piece)
-            await asyncio.sleep(0.05)
+            await wait()
     await run.tool_result(call.message_id, "no such index", is_error=True)
     await run.call_tool("look", {"n": 1}, tool_call_id=f"look-{run.run.run_id}", encrypted_value="sealed")
     await run.tool_result(f"look-{run.run.run_id}", {"n": 1})

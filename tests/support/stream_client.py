@@ -69,9 +69,11 @@ def asked(thread: str, run: str, text: str = "hi", **fields: Any) -> dict[str, A
     return {"threadId": thread, "runId": run, "protocolVersion": "1.0", "messages": [message], **fields}
 
 
-async def run_agent(client: httpx.AsyncClient, body: dict[str, Any], agent: str = "default", **headers: str) -> Page:
-    """Post a run and read its stream to the end."""
-    page = Page()
+async def run_agent(
+    client: httpx.AsyncClient, body: dict[str, Any], agent: str = "default", page: Page | None = None, **headers: str
+) -> Page:
+    """Post a run and read its stream to the end, into `page` or a new one."""
+    page = page or Page()
     page.reducer.messages = json.loads(json.dumps(body["messages"]))
     async with client.stream("POST", f"/agui/{agent}", json=body, headers=headers) as response:
         assert response.status_code == 200, await response.aread()

@@ -83,6 +83,9 @@ class ToolService:
                 send(writer, {"headers": asked.headers, "query": asked.query, "body": asked.body.decode()})
             case "fail":
                 send(writer, {"problem": f"no: {asked.headers.get('x-api-key')}"}, status=500)
+            case "told":
+                body = asked.body.decode()
+                send(writer, {"problem": f"no: {sorted(asked.headers.items())} {asked.query} {body}"}, status=500)
             case "empty":
                 writer.write(head(204, 0))
             case "token":

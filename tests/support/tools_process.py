@@ -12,6 +12,7 @@ import sys
 import structlog
 
 from pulse import database
+from pulse.tools import registry as tools
 from pulse.tools.registry import ToolRegistry
 
 
@@ -50,5 +51,6 @@ async def main(dsn: str) -> None:
 
 
 if __name__ == "__main__":
+    tools._POLL_SECONDS = 30.0  # what it learns sooner it was told
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(main(sys.argv[1]))

@@ -12,11 +12,10 @@ import pytest
 
 from pulse import database
 from tests.conftest import dsn_of
+from tests.support.live_writer import LiveWriter
 from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import BODY_BYTES_MAX, KEY, WriterProcess
 from workers.embedded.server import EmbeddedServer
-
-AUTHORIZED = {"Authorization": f"Bearer {KEY}"}
 
 
 @pytest.fixture(scope="session")
@@ -43,13 +42,21 @@ def seen() -> set[tuple[str, str, int]]:
 
 
 @pytest.fixture
-async def client(writer: WriterProcess, seen: set[tuple[str, str, int]]) -> AsyncIterator[httpx.AsyncClient]:
+async def client(
+    writer: WriterProcess | LiveWriter, seen: set[tuple[str, str, int]]
+) -> AsyncIterator[httpx.AsyncClient]:
+    """A client that may do everything. A module that serves agents of its own has its own `writer`."""
+
     async def record(response: httpx.Response) -> None:
         path = response.request.url.raw_path.decode().partition("?")[0]
         seen.add((response.request.method, path, response.status_code))
 
     async with httpx.AsyncClient(
-        base_url=writer.url, headers=AUTHORIZED, timeout=WAIT_SECONDS, event_hooks={"response": [record]}
+        base_url=writer.url,
+        headers=writer.headers,
+        timeout=WAIT_SECONDS,
+        limits=httpx.Limits(max_connections=None),
+        event_hooks={"response": [record]},
     ) as opened:
         yield opened
 

@@ -61,6 +61,11 @@ class WriterProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def headers(self) -> dict[str, str]:
+        key = self._environment.get("HIPPOCAMPUS_API_KEY")
+        return {} if key is None else {"Authorization": f"Bearer {key}"}
+
     def start(self) -> ForkedProcess | subprocess.Popen[bytes]:
         self.process = ForkedProcess(self._module, environment=self._environment, log=self.log_path)
         return self.process

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pulse.sandbox.adapters import CommandBackend
+from pulse.outbound.addresses import parse_networks
+from pulse.sandbox.adapters import CommandBackend, RemoteBackend
 from pulse.sandbox.bwrap import BwrapBackend
 from pulse.sandbox.records import Limits, SandboxRequest
 from tests.support.sandbox_attacks import run_attacks
+from tests.support.sandbox_service import TOKEN, sandbox_service
 from tests.support.waiting import WAIT_SECONDS, until
 
 pytestmark = pytest.mark.system
@@ -37,6 +39,30 @@ async def test_no_attack_reaches_anything_from_namespaces(tmp_path: Path, monkey
         lambda: subprocess.run(["pgrep", "-f", "/run/bootstrap.py"], stdout=subprocess.DEVNULL, check=False).returncode,
         "no process is left",
     )
+
+
+async def test_a_service_with_namespaces_behind_it_passes_the_same_attacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP: the same limits hold, and files, input and the environment arrive and come back."""
+    secret = f"secret-{uuid.uuid4().hex}"
+    monkeypatch.setenv("HOST_SECRET", secret)
+    marker = Path("/tmp") / f"marker-{uuid.uuid4().hex}"
+    marker.write_text(secret)
+    marker.chmod(0o666)
+    async with sandbox_service(BwrapBackend()) as url:
+        backend = RemoteBackend(url, token=TOKEN, allowed=parse_networks("127.0.0.1"))
+        try:
+            assert await backend.check() is None
+            await run_attacks(backend, marker, secret)
+        finally:
+            marker.unlink()
+        code = "import os\nopen('b', 'wb').write(open('a', 'rb').read()[::-1])\n[input(), os.environ['MODE'], n]"
+        found = await backend.execute(
+            SandboxRequest(
+                code=code, files={"a": b"\x00\xff"}, stdin="hi\n", env={"MODE": "x"}, inputs={"n": 1}, limits=PATIENT
+            )
+        )
+        assert (found.status, found.value, found.files) == ("ok", ["hi", "x", 1], {"b": b"\xff\x00"})
+        await backend.close()
 
 
 async def test_files_go_in_and_out_and_all_of_python_is_there() -> None:

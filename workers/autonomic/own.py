@@ -48,7 +48,7 @@ class OwnParts:
         self._watching = watching
         self._executing = executing
         self.watchers_at_once = watching.processes_max
-        #: Held from before an execution is recorded as begun: whoever holds one waits for no process.
+        #: Held from before an execution is recorded as begun: its holder waits for no process.
         self.places = asyncio.Semaphore(executing.processes_max)
 
     def watchers(self, files: Mapping[str, str]) -> list[WatcherDef]:
@@ -201,7 +201,7 @@ def read_measures(found: Any, names: set[str]) -> dict[str, Any]:
         InvalidInputError: it is anything else, such as a text of a tool's result.
     """
     if not isinstance(found, Mapping) or len(found) > MEASURES_MAX:
-        raise InvalidInputError(f"a watcher returns an object of at most {MEASURES_MAX} numbers")
+        raise InvalidInputError(f"a watcher must return an object of at most {MEASURES_MAX} numbers")
     for name, value in found.items():
         if name not in names or not _MEASURE.fullmatch(name):
             raise InvalidInputError("a watcher returns numbers under names that its file writes out")

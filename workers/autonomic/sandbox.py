@@ -203,7 +203,7 @@ def read_outcome(found: Any) -> Outcome:
     effects = []
     for each in found[0]:
         if not isinstance(each, Mapping):
-            raise InvalidInputError("an effect is an object with a kind and a key")
+            raise InvalidInputError("an effect must be an object with a kind and a key")
         effects.append(Effect.from_json({name: each[name] for name in each if name not in ("survival", "rule")}))
     return effects, found[1]
 

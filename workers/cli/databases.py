@@ -88,7 +88,7 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
 
 def _data_of_checkout(config: Settings) -> Path | None:
     """Return where the Makefile of this checkout has put an embedded server's data, unless it is there that we are."""
-    checkout = Path(migrate.__file__).resolve().parent.parent
+    checkout = Path(migrate.__file__).resolve().parents[2]
     if not (checkout / "Makefile").is_file():
         return None
     mark = hashlib.sha256(f"{checkout}\n".encode()).hexdigest()[:12]

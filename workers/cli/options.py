@@ -67,7 +67,7 @@ def confirm(question: str) -> None:
 
     Raises:
         click.Abort: the answer is no.
-        click.UsageError: nobody is there to answer.
+        click.UsageError: standard input ended before the answer.
     """
     try:
         click.confirm(question, abort=True, err=True)

@@ -27,7 +27,9 @@ async def listed(caller: Caller, taken: Mapping[str, object]) -> list[ListedTool
     """Return the registered tools that the caller's user may call."""
     if caller.services.tools is None or not caller.may(ROLE) or importlib.util.find_spec("jsonschema_rs") is None:
         return []
-    found = await caller.services.tools.of(caller.app_name).get_available_tools(caller.user_id)
+    found = await caller.services.tools.of(caller.app_name).get_available_tools(
+        caller.user_id, roles=caller.roles or None
+    )
     return [
         ListedTool(
             name=tool.name,
@@ -49,9 +51,10 @@ async def call(caller: Caller, name: str, arguments: Mapping[str, Any]) -> CallT
         return None
     registry = caller.services.tools.of(caller.app_name)
     async with caller.slot():
-        kinds = {tool.name: tool.kind for tool in await registry.get_available_tools(caller.user_id)}
+        roles = caller.roles or None
+        kinds = {tool.name: tool.kind for tool in await registry.get_available_tools(caller.user_id, roles=roles)}
         if kinds.get(name, "http") in _KINDS:
-            outcome = await registry.call(name, arguments, user_id=caller.user_id)
+            outcome = await registry.call(name, arguments, user_id=caller.user_id, roles=roles)
         else:
             refusal: tuple[ToolErrorCode, str] = ("not_allowed", "this tool is not called over MCP")
             outcome = await registry.refuse(name, arguments, refusal, user_id=caller.user_id)

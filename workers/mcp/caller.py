@@ -66,6 +66,7 @@ class Caller:
 
     Attributes:
         grant: what the caller's key allows.
+        roles: the user's, as the app asserts them: for corpora and registered tools. Not those of the key.
         slot: admits one call at a time of a bounded number; see `pulse.http.edge.bodies.Admission`.
         request_id: under which the log has the request; empty on stdio.
     """
@@ -76,6 +77,7 @@ class Caller:
     services: Services
     slot: Callable[[], AbstractAsyncContextManager[None]]
     request_id: str = ""
+    roles: tuple[str, ...] = ()
 
     def may(self, role: Role) -> bool:
         """Return whether the caller's key grants a role."""

@@ -2,7 +2,8 @@
 
 A request passes the same middleware as every other: keys, limits of rate and body, logs. A key that is bound to an app
 and a user needs nothing else. Otherwise the connection names them: ``/mcp?app_name=shop&user_id=ann``, or the headers
-X-App-Name and X-User-Id. Any writer answers any request, since none is kept open between two.
+X-App-Name and X-User-Id; with a key without a user also the user's roles, ``&role=editor``. Any writer answers any
+request, since none is kept open between two.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from hippocampus.context_assembler import ContextAssembler
 from hippocampus.knowledge.service import KnowledgeServices
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.search import MemorySearch
+from pulse.http.edge import problems
 from pulse.http.edge.bodies import Admission
 from pulse.http.edge.owner import bound_owner
-from pulse.http.edge.roles import grant_of
+from pulse.http.edge.roles import asserted_roles, grant_of
 from pulse.http.edge.services import service_of
 from pulse.session_service import OpenSessionService
 from pulse.tools.registries import ToolRegistries
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from workers.settings import Settings
 
+ROLES_MAX = 100
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -61,11 +64,21 @@ class _Endpoint:
         """Serve one request.
 
         Raises:
-            ProblemError: it names no user, or another than its key is for.
+            ProblemError: it names no user, or another than its key is for, or roles that it may not assert.
         """
         request = Request(scope)
         scope["state"]["mcp_owner"] = await bound_owner(request)
+        scope["state"]["mcp_roles"] = asserted_roles(request, _roles_of(request))
         await self._manager.handle_request(scope, receive, send)
+
+
+def _roles_of(request: Request) -> list[str]:
+    roles = request.query_params.getlist("role")
+    if len(roles) > ROLES_MAX or not all(1 <= len(role) <= 255 and "\0" not in role for role in roles):
+        raise problems.ProblemError(
+            problems.INVALID_REQUEST, f"role in the query: up to {ROLES_MAX}, each of 1 to 255 characters"
+        )
+    return roles
 
 
 def _caller_of(context: Context) -> Caller:
@@ -89,6 +102,7 @@ def _caller_of(context: Context) -> Caller:
         ),
         slot=service_of(request, Admission).slot,
         request_id=request.scope["state"]["request_id"],
+        roles=tuple(request.scope["state"]["mcp_roles"]),
     )
 
 

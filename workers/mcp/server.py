@@ -209,6 +209,7 @@ def _sentence(kind: problems.Kind, error: Exception, caller: Caller) -> str:
 
 #: What a model can do about a problem; the API's own advice is for programmers.
 _ADVICE = {
+    problems.NOT_FOUND.slug: "Take the document's id from search_knowledge; what this user may not read is not there.",
     problems.SESSION_NOT_FOUND.slug: "Leave session_id out, or store turns in it first with add_turns.",
     problems.EVENT_CONFLICT.slug: "The turn's id is taken by a turn with another text: use another id.",
     problems.VERSION_CONFLICT.slug: "Other writers were first each time: call it again.",

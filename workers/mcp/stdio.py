@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from hippocampus.providers.protocols import Embedder, Generator
     from pulse.database import Pool
+    from pulse.sandbox.records import SandboxBackend
 
 #: The longest message that is read, as the largest body of a request over HTTP.
 _LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -50,16 +51,26 @@ _log = structlog.get_logger(__name__)
 
 
 async def serve(
-    pool: Pool, embedder: Embedder, generator: Generator, *, app_name: str, user_id: str, roles: Collection[Role]
+    pool: Pool,
+    embedder: Embedder,
+    generator: Generator,
+    *,
+    app_name: str,
+    user_id: str,
+    roles: Collection[Role],
+    user_roles: Collection[str] = (),
+    sandbox: SandboxBackend | None = None,
 ) -> None:
     """Serve one client until it closes standard input. The caller closes pool and models.
 
     Args:
         roles: what the client may do.
+        user_roles: the user's, for corpora and registered tools.
+        sandbox: where registered tools run code; closed at the end.
     """
     sessions = OpenSessionService(pool)
     assembler = ContextAssembler(pool, embedder)
-    tools = ToolRegistries(pool)
+    tools = ToolRegistries(pool, sandbox)
     caller = Caller(
         app_name=app_name,
         user_id=user_id,
@@ -75,6 +86,7 @@ async def serve(
             knowledge=KnowledgeServices(pool, embedder, generator),
         ),
         slot=contextlib.nullcontext,
+        roles=tuple(user_roles),
     )
     server = build_server(lambda _context: caller)
     try:

@@ -302,7 +302,7 @@ class Passages(Answer):
 async def search_knowledge(caller: Caller, given: KnowledgeArguments) -> Passages:
     """Find the passages of documents that match best."""
     found = await _knowledge(caller).search(
-        given.query, user_id=caller.user_id, limit=given.limit, corpora=given.corpora
+        given.query, user_id=caller.user_id, roles=caller.roles, limit=given.limit, corpora=given.corpora
     )
     budget = _Budget()
     results: list[Passage] = []
@@ -355,6 +355,7 @@ async def read_document(caller: Caller, given: DocumentArguments) -> DocumentPar
         char_from=given.char_from,
         char_upto=min(given.char_from + given.length, 2**31 - 1),
         user_id=caller.user_id,
+        roles=caller.roles,
     )
     return DocumentPart(
         corpus=text.corpus,

@@ -49,7 +49,7 @@ PENALTY_SECONDS = 2.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
 REPORT_SECONDS_MAX = 2.0
-#: Roles whose calls give way to those of the others where a limit is reached: nobody waits for them.
+#: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.
 YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
 #: Between two requests for a slot that is nearly free.
 _YIELD_SECONDS_MIN = 0.02

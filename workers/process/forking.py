@@ -149,7 +149,7 @@ class ForkServer:
             name: of the process, as `ps -o comm` shows it.
 
         Raises:
-            NoForkServerError: the server is gone, or cannot be told.
+            NoForkServerError: the server is gone, or cannot be reached.
         """
         if self._socket is None:
             raise NoForkServerError
@@ -193,7 +193,7 @@ class ForkServer:
             self._running.pop(pid).note_end(code)
 
     def _lose(self) -> None:
-        """End what a killed server has forked: nobody else would learn that it has ended."""
+        """End what a killed server has forked: no other process would learn that it has ended."""
         assert self._socket is not None  # noqa: S101 - it was readable
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()

@@ -274,7 +274,7 @@ class _Sides:
         self.tables = await _tables(self.source)
 
     async def prepare(self, *, is_known: bool) -> None:
-        """Check that the target may hold the app, and keep everybody but the move from the app's rows there.
+        """Check that the target may hold the app, and keep every session but the move's from the app's rows there.
 
         Args:
             is_known: the target knows that another cell serves the app; otherwise rows of that name are its own.
@@ -501,7 +501,7 @@ async def _purge(connection: Connection, tables: Sequence[_Table], app_name: str
 
 
 async def _mark(connection: Connection, app_name: str, cell: str, state: str) -> None:
-    """Note where an app is; the fence waits briefly for each table's writers, lets them pass, and tries again."""
+    """Note where an app is; the fence waits briefly for each table's writers, lets them pass, and retries."""
     for attempt in range(1, FENCE_ATTEMPTS_MAX + 1):
         try:
             async with connection.transaction():

@@ -53,10 +53,10 @@ SELECT mark_app_cell($1, $2, $3)
 SELECT serve_app($1)
 
 -- name: enqueue_documents
--- The jobs of documents were not copied; nobody ingests these by hand in a cell that has just begun to serve the app.
+-- The jobs of documents were not copied; no operator ingests these by hand in a cell that has just taken over the app.
 UPDATE knowledge_documents AS d SET status = 'waiting', procrastinate_job_id = defer_ingest(d.id)
 WHERE d.app_name = $1 AND d.status IN ('waiting', 'running') AND d.procrastinate_job_id IS NULL
 
 -- name: point_on
--- app, cell: the default cell names the cell itself, so that nobody has to ask a former one.
+-- app, cell: the default cell names the cell itself, so that no process has to ask a former one.
 UPDATE app_cells SET cell = $2 WHERE app_name = $1 AND state = 'moved'

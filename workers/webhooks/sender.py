@@ -1,7 +1,7 @@
 """One attempt at one delivery: begun and ended in short transactions, with the request between them.
 
 A process that is killed in between leaves the delivery as it is; its job is given back, and the event is sent again
-under the same id. A receiver that was told already recognises it by that.
+under the same id. A receiver that got it already recognises it by that.
 """
 
 from __future__ import annotations

@@ -6977,6 +6977,11 @@ export interface components {
              * @default
              */
             allowed_networks?: string;
+            /**
+             * Timeout Seconds
+             * @description Of each call; 30, and 60 of an MCP server, if it is not given.
+             */
+            timeout_seconds?: number | null;
         };
         /**
          * SpanView

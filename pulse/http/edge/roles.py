@@ -32,7 +32,7 @@ class _RoleCheck:
     async def __call__(self, connection: HTTPConnection) -> None:
         check_role(connection, self.role)
         if current_tracing().is_on:
-            # Only once the caller may act for them: a refused request belongs to nobody.
+            # Only once the caller may act for them: a refused request belongs to no user.
             _note_owners(connection)
 
 

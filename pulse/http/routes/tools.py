@@ -64,6 +64,7 @@ async def put_source(
     if len(given) != 1:
         raise InvalidInputError("give one of openapi, openapi_url and mcp_url")
     registry = registries.of(app_name)
+    more = {} if body.timeout_seconds is None else {"timeout_seconds": body.timeout_seconds}
     try:
         if body.mcp_url is not None:
             if body.base_url is not None or not set(body.credentials) <= {"bearer"}:
@@ -74,6 +75,7 @@ async def put_source(
                 credential=body.credentials.get("bearer"),
                 permissions=body.permissions,
                 allowed_networks=body.allowed_networks,
+                **more,
             )
         else:
             if body.openapi_url is not None and not body.openapi_url.startswith(("http://", "https://")):
@@ -85,6 +87,7 @@ async def put_source(
                 credentials=body.credentials,
                 permissions=body.permissions,
                 allowed_networks=body.allowed_networks,
+                **more,
             )
     except ToolError as error:
         raise InvalidInputError(str(error)) from None

@@ -31,6 +31,10 @@ class SourceInput(Body):
     allowed_networks: Annotated[
         str, StringConstraints(max_length=1000), Field(description="Private networks that it may reach.")
     ] = ""
+    timeout_seconds: Annotated[
+        float | None,
+        Field(gt=0, le=3600, description="Of each call; 30, and 60 of an MCP server, if it is not given."),
+    ] = None
     model_config = ConfigDict(json_schema_extra={"examples": [{"openapi_url": "https://example.org/openapi.json"}]})
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _RETRYABLE = (JobStatus.FAILED,)
 _CANCELLABLE = (JobStatus.PENDING, JobStatus.RUNNING)
-#: Until a person who waits is told why.
+#: Until a person who waits gets the reason.
 _SAID_AFTER_SECONDS = 5.0
 _SAID_AGAIN_SECONDS = 60.0
 _TYPES = click.Choice([each.value for each in JobType])

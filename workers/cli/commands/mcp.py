@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the client may do, repeatable: read, append (store), admin (both, and forget).",
 )
-def command(app: str | None, user: str | None, roles: tuple[str, ...]) -> None:
+@click.option(
+    "--user-role", "user_roles", multiple=True, help="A role of the user, for corpora and registered tools; repeatable."
+)
+def command(app: str | None, user: str | None, roles: tuple[str, ...], user_roles: tuple[str, ...]) -> None:
     """Serve a user's memory to an MCP client, such as Claude Code or Cursor, until it closes standard input.
 
     Without DATABASE_URL it uses the embedded PostgreSQL below HIPPOCAMPUS_HOME, which it creates if needed. Summaries
@@ -48,14 +51,19 @@ def command(app: str | None, user: str | None, roles: tuple[str, ...]) -> None:
     asked = interrupts.Interrupts()
     try:
         with databases.opened(config, create=True, keep_seconds=running.grace_of(config)) as ready:
-            asyncio.run(_serve(ready, asked, app, user, cast("tuple[Role, ...]", roles), databases.is_embedded(config)))
+            served = {
+                "app_name": app,
+                "user_id": user,
+                "roles": cast("tuple[Role, ...]", roles),
+                "user_roles": user_roles,
+            }
+            asyncio.run(_serve(ready, asked, served, is_ours=databases.is_embedded(config)))
     except asyncio.CancelledError:
         pass  # SIGTERM is a regular end: clients stop their servers by it.
 
 
-async def _serve(
-    config: Settings, asked: interrupts.Interrupts, app: str, user: str, roles: tuple[Role, ...], is_ours: bool
-) -> None:
+async def _serve(config: Settings, asked: interrupts.Interrupts, served: dict[str, Any], *, is_ours: bool) -> None:
+    from pulse.sandbox.service import make_sandbox_backend
     from workers.mcp import stdio
 
     with asked.cancelling():
@@ -64,7 +72,8 @@ async def _serve(
         async with databases.pool_of(config) as pool:
             embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
-                await stdio.serve(pool, embedder, generator, app_name=app, user_id=user, roles=roles)
+                sandbox = make_sandbox_backend(config.sandbox)
+                await stdio.serve(pool, embedder, generator, **served, sandbox=sandbox)
             finally:
                 await embedder.close()
                 await generator.close()

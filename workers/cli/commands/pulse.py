@@ -59,7 +59,7 @@ _SCOPE = re.compile(r"[a-z0-9_-]{1,64}")
 
 def _read_scope(_context: click.Context, _option: click.Parameter, given: str) -> str:
     if not _SCOPE.fullmatch(given):
-        raise click.BadParameter(f"a scope has 1 to 64 of a-z, 0-9, '-' and '_', not {given!r:.80}.")
+        raise click.BadParameter(f"a scope must have 1 to 64 of a-z, 0-9, '-' and '_', not {given!r:.80}.")
     return given
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 import click
 
 from pulse.tools.records import EXECUTION_STATUSES, ExecutionStatus, SourceChange, Tool, ToolError, ToolExecution
+from workers import settings
 from workers.cli import databases, output
 from workers.cli.groups import Listing
 from workers.cli.options import json_option, known_or_set_up_app
@@ -18,6 +19,7 @@ from workers.cli.paging import Paged, PageOptions, page_options
 
 if TYPE_CHECKING:
     from pulse.database import Pool
+    from pulse.sandbox.service import Sandbox
     from pulse.tools.registry import ToolRegistry
 
 Result = TypeVar("Result")
@@ -70,6 +72,12 @@ def list_(app: str, inactive: bool, options: PageOptions) -> None:
 )
 @click.option("--permissions", default="{}", help='Of all its tools, as JSON: {"rate_limit": 60}.')
 @click.option("--allow-network", "networks", multiple=True, help="A private network that it may reach. Repeatable.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, 3600, min_open=True),
+    metavar="SECONDS",
+    help="Of each call; 30 by default, and 60 of an MCP server.",
+)
 @json_option
 def add(
     source: str,
@@ -80,6 +88,7 @@ def add(
     credentials: tuple[str, ...],
     permissions: str,
     networks: tuple[str, ...],
+    timeout: float | None,
     as_json: bool,
 ) -> None:
     """Make tools of an OpenAPI document (a file or a URL), or of an MCP server; again: replace them."""
@@ -87,6 +96,8 @@ def add(
     rules = _json_object("--permissions", permissions)
     if mcp and (base_url is not None or not set(references) <= {"bearer"}):
         raise click.UsageError("An MCP server has no --base-url, and one --credential: bearer=….")
+
+    more = {} if timeout is None else {"timeout_seconds": timeout}
 
     async def work(registry: ToolRegistry) -> SourceChange:
         if mcp:
@@ -96,6 +107,7 @@ def add(
                 credential=references.get("bearer"),
                 permissions=rules,
                 allowed_networks=",".join(networks),
+                **more,
             )
         where: str | Path = document if document.startswith(("http://", "https://")) else Path(document)
         return await registry.put_openapi(
@@ -105,6 +117,7 @@ def add(
             credentials=references,
             permissions=rules,
             allowed_networks=",".join(networks),
+            **more,
         )
 
     change = _on(app, work)
@@ -128,7 +141,7 @@ def add(
 @click.option("--user", default="", help="On whose behalf.")
 @json_option
 def call(name: str, params: str, app: str, user: str, as_json: bool) -> int:
-    """Call a tool of an OpenAPI document or an MCP server, and print its result."""
+    """Call a tool of an OpenAPI document, an MCP server or the sandbox, and print its result."""
     given = _json_object("PARAMS", params)
     outcome = _on(app, lambda registry: registry.call(name, given, user_id=user))
     if as_json:
@@ -220,16 +233,22 @@ def rollback(name: str, version: int, app: str, as_json: bool) -> None:
     _changed(tool, f"is as it was in version {version}, as version {tool.version}", as_json=as_json)
 
 
-def _registry(pool: Pool, app: str) -> ToolRegistry:
+def _registry(pool: Pool, app: str, sandbox: Sandbox | None = None) -> ToolRegistry:
     from pulse.tools.registry import ToolRegistry
 
-    return ToolRegistry(pool, app)
+    return ToolRegistry(pool, app, sandbox=sandbox)
 
 
 def _on(app: str, work: Callable[[ToolRegistry], Awaitable[Result]]) -> Result:
     async def run(pool: Pool) -> Result:
-        async with _registry(pool, app) as registry:
-            return await work(registry)
+        from pulse.sandbox.service import Sandbox, make_sandbox_backend
+
+        sandbox = Sandbox(pool, app, make_sandbox_backend(settings.load().sandbox))
+        try:
+            async with _registry(pool, app, sandbox) as registry:
+                return await work(registry)
+        finally:
+            await sandbox.close()
 
     try:
         return databases.run(run)
@@ -250,7 +269,7 @@ def _json_object(what: str, text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise click.UsageError(f"{what} is a JSON object.")
+        raise click.UsageError(f"{what} must be a JSON object.")
     return found
 
 

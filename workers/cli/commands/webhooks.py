@@ -1,4 +1,4 @@
-"""`hippocampus webhooks`: the addresses that are told of an app's events, and what became of the deliveries."""
+"""`hippocampus webhooks`: the addresses that receive an app's events, and what became of the deliveries."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+-- name: list_objects
 -- What is in the schema $1, without what belongs to an extension: one row per object, with its definition.
 -- A function's name carries its arguments, a column's its table: a name identifies one object. The stamp is the
 -- transaction that last wrote what CREATE OR REPLACE replaces, even by an equal definition.
@@ -75,3 +76,17 @@ FROM pg_type AS t
 JOIN ours ON ours.oid = t.typnamespace
 JOIN pg_enum AS e ON e.enumtypid = t.oid
 GROUP BY t.typname
+
+-- name: extension_home
+-- The schema of pgvector, unless it is $1.
+SELECT quote_ident(n.nspname) FROM pg_extension AS e JOIN pg_namespace AS n ON n.oid = e.extnamespace
+WHERE e.extname = 'vector' AND n.nspname <> $1
+
+-- name: catalogue_put
+INSERT INTO hippocampus_catalogue (kind, name, sha256, made_by) VALUES ($1, $2, $3, $4)
+ON CONFLICT (kind, name) DO UPDATE SET sha256 = EXCLUDED.sha256, made_by = EXCLUDED.made_by
+
+-- name: catalogue_delete
+-- A file whose function or view a migration dropped is applied again.
+WITH gone AS (DELETE FROM hippocampus_catalogue WHERE kind = $1 AND name = $2 RETURNING made_by)
+UPDATE hippocampus_migrations AS m SET sha256 = '' FROM gone WHERE m.name = gone.made_by AND m.name LIKE 'functions/%'
