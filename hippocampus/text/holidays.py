@@ -6,7 +6,8 @@ Those of the Chinese calendar are in a table; the others follow from rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import TypeAlias
 
@@ -46,6 +47,14 @@ def holiday(name: str, year: int) -> tuple[date, int]:
         if pattern.fullmatch(name):
             return days(year)
     raise LookupError(name)
+
+
+def spoken_on(first: date, end: date) -> Iterator[str]:
+    """Yield how a turn names the holidays that begin in a range of days: as queries of the text search."""
+    for words, name in _SPOKEN:
+        with suppress(LookupError):
+            if first <= holiday(name, first.year)[0] < end:
+                yield words
 
 
 def _fixed(month: int, day: int, days: int = 1) -> _Days:
@@ -142,6 +151,31 @@ _CHINESE: dict[str, _Days] = {
     "复活节": _easter(-2, 4),
 }
 _HOLIDAYS = [(re.compile(pattern), days) for pattern, days in (*_ENGLISH.items(), *_CHINESE.items())]
+
+#: How the text search holds the commonest: English stems, Chinese pairs.
+_SPOKEN = (
+    ("'christma'", "christmas"),
+    ("'christma'", "christmas day"),
+    ("'圣诞'", "圣诞"),
+    ("'圣诞'", "christmas day"),
+    ("'平安' <-> '安夜'", "平安夜"),
+    ("'new' <-> 'year' <-> 'eve'", "new year's eve"),
+    ("'new' <-> 'year'", "new year's"),
+    ("'元旦'", "元旦"),
+    ("'春节'", "春节"),
+    ("'春节'", "大年初一"),
+    ("'除夕'", "除夕"),
+    ("'chines' <-> 'new' <-> 'year'", "春节"),
+    ("'中秋'", "中秋"),
+    ("'端午'", "端午"),
+    ("'清明'", "清明"),
+    ("'国庆'", "国庆"),
+    ("'easter'", "easter"),
+    ("'easter'", "easter sunday"),
+    ("'thanksgiv'", "thanksgiving"),
+    ("'halloween'", "halloween"),
+    ("'valentin'", "valentine's"),
+)
 
 #: What matches the name of any, for a pattern.
 ENGLISH = "(?:" + "|".join(_ENGLISH) + ")"

@@ -15,6 +15,7 @@ from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
+from hippocampus.text import holidays
 from hippocampus.text.times import TimeSpan, read_times
 
 #: Of a query that asks for nothing but a time, such as 'What happened on 16 May?', where words tell little.
@@ -131,6 +132,10 @@ def _of_span(span: TimeSpan, *, with_words: bool) -> Iterator[TimeCue]:
         yield TimeCue(span.end, span.end + _AFTER, "", _VAGUE)
     if not with_words:
         return
+    if width <= _WEEK * 1.2:
+        said = span.start - timedelta(days=330), _months_on(span.start, 12)
+        for words in dict.fromkeys(holidays.spoken_on(span.start.date(), span.end.date())):
+            yield TimeCue(*said, words, 1.0)
     yield from _agos(span)
     if width <= _DAY * 1.5:
         yield from _of_day(span)
