@@ -1,6 +1,6 @@
 """What an idle installation costs: processor time of every role, of `hippocampus up`, and of its PostgreSQL.
 
-    python -m benchmarks.idle [--seconds 120] [--settle 45]
+    python -m benchmarks.idle [--seconds 120] [--settle 45] [--pulse]
 
 It starts `hippocampus up` with an embedded server in a new folder, waits until the start is over, and compares the
 processes' clocks (/proc/PID/stat) at both ends of the time. Processes that ended in between count through their parent.
@@ -85,8 +85,8 @@ def _name(command: str) -> str:
 
 
 @contextlib.contextmanager
-def installation() -> Iterator[str]:
-    """Run every role on an embedded server in a new folder, and return the folder."""
+def installation(*, with_pulse: bool) -> Iterator[str]:
+    """Run every role on an embedded server in a new folder, `pulse` if it is asked for, and return the folder."""
     interrupts.raise_on_all()
     with socket.create_server(("127.0.0.1", 0)) as held:
         port = held.getsockname()[1]
@@ -95,6 +95,7 @@ def installation() -> Iterator[str]:
             "PATH": os.environ.get("PATH", ""),
             "HIPPOCAMPUS_HOME": str(folder / "home"),
             "HIPPOCAMPUS_API_PORT": str(port),
+            "HIPPOCAMPUS_PULSE_ENABLED": str(with_pulse).lower(),
         }
         command = [sys.executable, "-m", "workers", "up"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -134,8 +135,9 @@ def main() -> None:
     parser = options.parser()
     parser.add_argument("--seconds", type=float, default=120.0, help="how long to measure")
     parser.add_argument("--settle", type=float, default=45.0, help="how long to wait before")
+    parser.add_argument("--pulse", action="store_true", help="with the role pulse, which `up` leaves out by default")
     given = parser.parse_args()
-    with installation() as home:
+    with installation(with_pulse=given.pulse) as home:
         time.sleep(given.settle)
         used = measure(home, given.seconds)
     row("process", "% of a core", "wakes/s")
@@ -144,7 +146,7 @@ def main() -> None:
     share = sum(clock.seconds for clock in used.values()) / given.seconds
     wakes = sum(clock.wakes for clock in used.values()) / given.seconds
     row("together", f"{100 * share:.3f}", f"{wakes:.1f}")
-    figure("idle_share", 100 * share)
+    figure("idle_share_pulse" if given.pulse else "idle_share", 100 * share)
 
 
 if __name__ == "__main__":

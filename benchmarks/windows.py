@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import product
@@ -151,6 +152,15 @@ def _plain(text: str) -> str:
     return " ".join(text.split())
 
 
+def report(table: Mapping[tuple[str, int], Found]) -> None:
+    """Print what windows hold; those of default calls are figures."""
+    print(f"{'session':<10} {'tokens':>7} {'evidence':>9} {'any of it':>10}")
+    for (kind, budget), found in table.items():
+        print(f"{kind:<10} {budget:>7,} {found.share:>9.3f} {found.any:>10.3f}")
+        if kind != "stable":
+            figure(f"window_{kind}_{budget}", found.share)
+
+
 async def main() -> None:
     parser = options.parser()
     parser.add_argument("path", type=Path)
@@ -165,10 +175,7 @@ async def main() -> None:
             await remember(pool, arguments.path)
         table = await evaluate(pool, arguments.path)
         equal = await stability(pool, arguments.path)
-    print(f"{'session':<10} {'tokens':>7} {'evidence':>9} {'any of it':>10}")
-    for (kind, budget), found in table.items():
-        print(f"{kind:<10} {budget:>7,} {found.share:>9.3f} {found.any:>10.3f}")
-        figure(f"window_{kind}_{budget}", found.share)
+    report(table)
     print("\nleading tokens that stay equal from one turn to the next, over 40 turns at 8,000 tokens")
     for (kind, template, stable), share in equal.items():
         print(f"{kind:<10} user, {template:<9} {'stable' if stable else '':<7} {share:>6.2f}")

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from hippocampus.providers.http_client import HttpConnection
     from hippocampus.providers.local.embedding import LocalEmbedder
     from hippocampus.providers.openai.provider import OpenAIEmbedder, OpenAIGenerator
-    from hippocampus.providers.protocols import Answerer, Embedder, Generator
+    from hippocampus.providers.protocols import Answerer, Embedder, Generator, Reranker
     from hippocampus.providers.registry import Provider
     from hippocampus.providers.tool_calls import (
         ModelStep,
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         Memory,
         MemoryPosition,
     )
-    from hippocampus.rerank import PromptReranker, Reranker, ScorerReranker
+    from hippocampus.rerank import PromptReranker, ScorerReranker
     from hippocampus.retention.advice import PolicyComparison, RetentionExplanation, Verdict
     from hippocampus.retention.archive import ArchivedMemory, MemoryArchive
     from hippocampus.retention.curves import days_above, score
@@ -296,14 +296,14 @@ _PUBLIC: dict[str, str] = {
         "hippocampus.providers.http_client": "HttpConnection",
         "hippocampus.providers.local.embedding": "LocalEmbedder",
         "hippocampus.providers.openai.provider": "OpenAIEmbedder OpenAIGenerator",
-        "hippocampus.providers.protocols": "Answerer Embedder Generator",
+        "hippocampus.providers.protocols": "Answerer Embedder Generator Reranker",
         "hippocampus.providers.registry": "Provider",
         "hippocampus.providers.tool_calls": "ModelStep ModelTurn ResultTurn ToolCall ToolModel ToolSpec Turn UserTurn",
         "hippocampus.records": (
             "ConsolidationJob Fact FactCandidate FactMerge FactVersion HistoryPosition Instruction "
             "InstructionProposal JobStatus JobType Memory MemoryPosition"
         ),
-        "hippocampus.rerank": "PromptReranker Reranker ScorerReranker",
+        "hippocampus.rerank": "PromptReranker ScorerReranker",
         "hippocampus.retention.advice": "PolicyComparison RetentionExplanation Verdict",
         "hippocampus.retention.archive": "ArchivedMemory MemoryArchive",
         "hippocampus.retention.curves": "days_above score",

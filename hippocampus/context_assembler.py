@@ -23,6 +23,7 @@ from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
 from hippocampus.names import check_names, moment_asked
 from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine, read_profile
+from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
@@ -82,6 +83,8 @@ class ContextAssembler:
         language: of headers and labels; None: that of the conversation. Each call may give its own.
         template: how windows are written, or its name: plain, markdown, xml, messages. Each call may give its own.
         on_degraded, reads: as in `hippocampus.search.MemorySearch`.
+        reranker, rerank_seconds: as there. The first 50 turns, memories and facts that match are reordered before a
+            window is packed from them.
     """
 
     def __init__(
@@ -100,6 +103,8 @@ class ContextAssembler:
         template: Template | TemplateName = MARKDOWN,
         on_degraded: Callable[[str], None] | None = None,
         reads: ReplicaReads | None = None,
+        reranker: Reranker | None = None,
+        rerank_seconds: float = RERANK_SECONDS,
     ) -> None:
         self._ratios: dict[ContextType, float] = {
             "system": system_ratio,
@@ -114,6 +119,7 @@ class ContextAssembler:
         self._pool = pool
         self._reads: Any = reads or pool
         self._search = MemorySearch(pool, embedder, on_degraded=on_degraded)
+        self._reranking = Reranking(reranker, rerank_seconds)
         self._model = embedder.model if embedder else None
         self._counter = counter
         self._window_counter = window_counter
@@ -255,6 +261,7 @@ class ContextAssembler:
         vector, degraded = QueryVector()
         if text:
             vector, degraded = await self._search.embed_query(text, query_embedding, app_name=app_name)
+        limits = limits_of(budget)
         rows = await _STATEMENTS.fetch(
             self._reads,
             "context_candidates",
@@ -264,14 +271,30 @@ class ContextAssembler:
             text,
             vector,
             model,
-            *limits_of(budget),
+            *limits._replace(passages=self._reranking.depth(limits.passages)),
             *cue_arguments(text, asked),
         )
         if language is None:
             language = _language_of(rows, text)
-        found = _Found(budget, text, language, degraded, app_name, user_id, vector, None if vector is None else model)
         with collecting.paused():
-            candidates = _candidates(rows, language, text)
+            rows = _in_order(rows, text)
+        matched = await self._reranking.order(
+            self._pool, app_name, text, _matched(rows), lambda row: str(row["content"])[:CHARACTERS_MAX]
+        )
+        found = _Found(
+            budget,
+            text,
+            language,
+            degraded,
+            app_name,
+            user_id,
+            vector,
+            None if vector is None else model,
+            matched.is_reranked,
+            matched.failure,
+        )
+        with collecting.paused():
+            candidates = _candidates([*(matched.results if matched.is_reranked else ()), *rows], language)
         return candidates, rows[0]["instructions"] or [], found
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
@@ -358,7 +381,7 @@ class ContextAssembler:
                 app_name=found.app_name,
                 user_id=found.user_id,
             )
-        return replace(window, degraded=found.degraded)
+        return replace(window, degraded=found.degraded, reranked=found.is_reranked, rerank_failure=found.rerank_failure)
 
 
 class Limits(NamedTuple):
@@ -392,16 +415,31 @@ class _Found(NamedTuple):
     user_id: str
     vector: Any
     model: str | None
+    is_reranked: bool
+    rerank_failure: str | None
 
 
-def _candidates(rows: Sequence[asyncpg.Record], language: Language, query: str) -> Candidates:
-    """Return the candidates of rows; what was fetched twice counts where it comes first."""
+def _in_order(rows: Sequence[asyncpg.Record], query: str) -> list[asyncpg.Record]:
+    """Return rows with the turns that match in the order in which a window takes them."""
     turns = [row for row in rows if _is_match(row)]
     order = window_order([MatchedTurn(row["content"], row["author"], row["score"]) for row in turns], query)
     ordered = iter([turns[place] for place in order])
+    return [next(ordered) if _is_match(row) else row for row in rows]
+
+
+def _matched(rows: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
+    """Return what the query found, the best first, with turns in their order among the rows."""
+    turns = iter([row for row in rows if _is_match(row)])
+    found = [row for row in rows if row["context_type"] in ("memory", "fact") and row["score"] > 0]
+    found.sort(key=lambda row: -row["score"])
+    return [next(turns) if _is_match(row) else row for row in found]
+
+
+def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
+    """Return the candidates of rows; what was fetched twice counts where it comes first."""
     candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
     seen = set()
-    for row in (next(ordered) if _is_match(row) else row for row in rows):
+    for row in rows:
         if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
             seen.add((row["context_type"], row["id"]))
             candidates[row["context_type"]].append(_item(row, language))

@@ -24,6 +24,7 @@ from hippocampus.messages import CONVERSATION_MIN, MESSAGE_TYPES, Message, Messa
 from hippocampus.names import check_names
 from hippocampus.profile import PROFILE_TOKENS, Profile, read_profile
 from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.rerank import RERANK_SECONDS, Reranker
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResult
@@ -118,6 +119,8 @@ class Hippocampus:
         embedder: Embedder | Literal["local"] | None = "local",
         schema: str | None = None,
         generator: Generator | Answerer | None = None,
+        reranker: Reranker | None = None,
+        rerank_seconds: float = RERANK_SECONDS,
     ) -> None:
         """Connect to nothing yet: enter the object, or use `connect`.
 
@@ -130,6 +133,9 @@ class Hippocampus:
                 compare words alone. It stays the caller's to close.
             schema: the database schema of a URL that names none (``?schema=…``); by default ``public``. A pool has one.
             generator: writes the answers of `ask`; None: they are passages. It stays the caller's to close.
+            reranker: reorders the first 50 results of searches, of documents too, and of what windows are packed from;
+                None: their own order. It stays the caller's to close.
+            rerank_seconds: after which that order stands.
 
         Raises:
             InvalidInputError: a schema for a pool, or another one than the URL's.
@@ -145,6 +151,8 @@ class Hippocampus:
         self.language = language
         self.embedder: Embedder | None = LocalEmbedder() if isinstance(embedder, str) else embedder
         self.generator = generator
+        self.reranker = reranker
+        self.rerank_seconds = rerank_seconds
         self._dsn = database if isinstance(database, str) else None
         self._cells = database if isinstance(database, Cells) else None
         self._pool = None if isinstance(database, str | Cells) else database
@@ -160,6 +168,8 @@ class Hippocampus:
         embedder: Embedder | Literal["local"] | None = "local",
         schema: str | None = None,
         generator: Generator | Answerer | None = None,
+        reranker: Reranker | None = None,
+        rerank_seconds: float = RERANK_SECONDS,
     ) -> Self:
         """Return an object that is connected; `close` it. Arguments as for the class.
 
@@ -168,7 +178,16 @@ class Hippocampus:
             SchemaError: the database has no pgvector, or its server is too old.
             WrongCellError: the URL's database does not serve the app.
         """
-        made = cls(database, app=app, language=language, embedder=embedder, schema=schema, generator=generator)
+        made = cls(
+            database,
+            app=app,
+            language=language,
+            embedder=embedder,
+            schema=schema,
+            generator=generator,
+            reranker=reranker,
+            rerank_seconds=rerank_seconds,
+        )
         return await made.__aenter__()
 
     async def __aenter__(self) -> Self:
@@ -223,12 +242,18 @@ class Hippocampus:
     @cached_property
     def memory(self) -> OpenMemoryService:
         """Memories and facts: searched and listed; consolidation jobs."""
-        return OpenMemoryService(self.pool, self.embedder)
+        return OpenMemoryService(self.pool, self.embedder, reranker=self.reranker, rerank_seconds=self.rerank_seconds)
 
     @cached_property
     def assembler(self) -> ContextAssembler:
         """Context windows."""
-        return ContextAssembler(self.pool, self.embedder, language=self.language)
+        return ContextAssembler(
+            self.pool,
+            self.embedder,
+            language=self.language,
+            reranker=self.reranker,
+            rerank_seconds=self.rerank_seconds,
+        )
 
     @cached_property
     def answers(self) -> AnswerService:
@@ -278,11 +303,18 @@ class Hippocampus:
     @cached_property
     def knowledge(self) -> KnowledgeService:
         """Corpora of documents: added, searched, and answers from them with citations."""
-        return KnowledgeService(self.pool, self.app, self.embedder, generator=self.generator)
+        return KnowledgeService(
+            self.pool,
+            self.app,
+            self.embedder,
+            reranker=self.reranker,
+            rerank_seconds=self.rerank_seconds,
+            generator=self.generator,
+        )
 
     @cached_property
     def _search(self) -> MemorySearch:
-        return MemorySearch(self.pool, self.embedder)
+        return MemorySearch(self.pool, self.embedder, reranker=self.reranker, rerank_seconds=self.rerank_seconds)
 
     async def add(
         self,

@@ -30,6 +30,7 @@ from hippocampus.records import (
     MemoryPosition,
     MemoryType,
 )
+from hippocampus.rerank import RERANK_SECONDS, Reranker
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats
 from hippocampus.search import MemorySearch, SearchFilter, SearchMemoryResponse
 from pulse.postgres.json_values import unescape
@@ -75,11 +76,19 @@ class OpenMemoryService:
             cannot be stored.
     """
 
-    def __init__(self, pool: Pool, embedder: Embedder | None, *, max_search_results: int = 10) -> None:
-        """Without an embedder, searches compare words alone."""
+    def __init__(
+        self,
+        pool: Pool,
+        embedder: Embedder | None,
+        *,
+        max_search_results: int = 10,
+        reranker: Reranker | None = None,
+        rerank_seconds: float = RERANK_SECONDS,
+    ) -> None:
+        """Without an embedder, searches compare words alone; reranked as by `hippocampus.search.MemorySearch`."""
         self._pool = pool
-        self._search = MemorySearch(pool, embedder)
-        self._assembler = ContextAssembler(pool, embedder)
+        self._search = MemorySearch(pool, embedder, reranker=reranker, rerank_seconds=rerank_seconds)
+        self._assembler = ContextAssembler(pool, embedder, reranker=reranker, rerank_seconds=rerank_seconds)
         self._max_search_results = max_search_results
 
     async def add_session_to_memory(

@@ -1,8 +1,8 @@
 """Reordering the best rows of a search by a model that reads query and text together.
 
 `MemorySearch(pool, embedder, reranker=…)` hands the first 50 results to a `Reranker`. No model is part of this
-distribution: `ScorerReranker` runs any function that scores pairs, such as a cross-encoder's `predict`, and
-`PromptReranker` asks any language model once.
+distribution: `hippocampus.providers.registry` makes rerankers of providers, `ScorerReranker` runs any function that
+scores pairs, such as a cross-encoder's `predict`, and `PromptReranker` asks any language model once.
 
     from sentence_transformers import CrossEncoder
 
@@ -16,14 +16,24 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import structlog
 
-from hippocampus.errors import MalformedReplyError
+from hippocampus.errors import MalformedReplyError, ProviderError
+from hippocampus.providers.protocols import Reranker
+from pulse.errors import InvalidInputError
+from pulse.postgres.statements import without_secrets
+
+if TYPE_CHECKING:
+    from pulse.database import Pool
+
+__all__ = ["PromptReranker", "Reranker", "ScorerReranker"]
 
 #: How many of the best results are reordered; the rest keep their order after them.
 RERANK_DEPTH = 50
+#: After which a reranker is not waited for, by default.
+RERANK_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -37,13 +47,6 @@ them. Reply with a JSON array of {count} numbers, in the order of the texts, and
 Question: {query}
 
 {texts}"""
-
-
-class Reranker(Protocol):
-    """Scores texts by how well they answer a query."""
-
-    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return one score per text, in order; higher is better. Their scale does not matter."""
 
 
 class ScorerReranker:
@@ -109,11 +112,63 @@ def checked_scores(scores: Any, count: int) -> list[float]:
     return found
 
 
+Found = TypeVar("Found")
+
+
+class Ordered(NamedTuple, Generic[Found]):
+    """Results in the order in which they are returned; why not in the reranker's, if it failed."""
+
+    results: Sequence[Found]
+    is_reranked: bool = False
+    failure: str | None = None
+
+
 class Reordered(NamedTuple):
     """The order of texts by a reranker, best first, as their former places; or why there is none, in words."""
 
     order: list[int]
     failure: str | None = None
+
+
+class RerankOptions(TypedDict):
+    """The arguments of what searches: the reranker, None for none, and after which time a search does without it."""
+
+    reranker: Reranker | None
+    rerank_seconds: float
+
+
+class Reranking:
+    """A reranker, or None, and the time that a search gives it.
+
+    Raises:
+        InvalidInputError: the time is not above 0 and finite.
+    """
+
+    def __init__(self, reranker: Reranker | None, seconds: float) -> None:
+        if not 0 < seconds < float("inf"):
+            raise InvalidInputError(f"rerank_seconds must be above 0 and finite, not {seconds}")
+        self._reranker = reranker
+        self._seconds = seconds
+
+    def depth(self, limit: int) -> int:
+        """Return how many results are read for `limit` of them."""
+        return limit if self._reranker is None else max(limit, RERANK_DEPTH)
+
+    async def order(
+        self, pool: Pool, app_name: str, query: str, found: Sequence[Found], text_of: Callable[[Found], str]
+    ) -> Ordered[Found]:
+        """Return results with the first ones in the reranker's order.
+
+        The reranker is not sent what the app's policy masks.
+        """
+        if self._reranker is None or not found:
+            return Ordered(found)
+        head = found[:RERANK_DEPTH]
+        asked, *texts = await without_secrets(pool, app_name, [query, *map(text_of, head)])
+        order, failure = await reorder(self._reranker, asked, texts, seconds=self._seconds)
+        if failure is not None:
+            return Ordered(found, failure=failure)
+        return Ordered([*(head[place] for place in order), *found[RERANK_DEPTH:]], is_reranked=True)
 
 
 async def reorder(reranker: Reranker, query: str, texts: Sequence[str], *, seconds: float) -> Reordered:
@@ -124,6 +179,11 @@ async def reorder(reranker: Reranker, query: str, texts: Sequence[str], *, secon
             scores = checked_scores(await reranker.rerank(query, texts), len(texts))
     except TimeoutError:
         failure, logged = f"the reranker took longer than {seconds:g} s", "TimeoutError"
+    except MalformedReplyError as error:
+        failure, logged = f"the reranker failed ({error})", type(error).__name__
+    except ProviderError as error:
+        # Without the message, which may name the model's server.
+        failure, logged = f"the reranker failed ({type(error).__name__}, {error.code})", type(error).__name__
     except Exception as error:  # noqa: BLE001 - a library's own errors: the search has its answer already
         failure, logged = f"the reranker failed ({type(error).__name__}: {error})", type(error).__name__
     else:

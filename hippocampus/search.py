@@ -20,7 +20,7 @@ from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones, moment_asked
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
-from hippocampus.rerank import RERANK_DEPTH, Reranker, reorder
+from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.text.time_cues import time_cues
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import escape_state, unescape
@@ -61,9 +61,6 @@ SCORE_PARTS = (
 
 #: A memory that is returned with at least this relevance counts as used.
 USED_RELEVANCE_MIN = 0.2
-
-#: After which a reranker is not waited for, by default.
-RERANK_SECONDS = 2.0
 
 _STATEMENTS = Statements("hippocampus", "search.sql", errors=BY_SQLSTATE)
 _log = structlog.get_logger(__name__)
@@ -242,15 +239,12 @@ class MemorySearch:
         rerank_seconds: float = RERANK_SECONDS,
         reads: ReplicaReads | None = None,
     ) -> None:
-        if not 0 < rerank_seconds < float("inf"):
-            raise InvalidInputError(f"rerank_seconds must be above 0 and finite, not {rerank_seconds}")
         self._pool = pool
         self._reads: Any = reads or pool
         self._embedder = embedder
         self._weights = astuple(weights or SearchWeights())
         self._on_degraded = on_degraded
-        self._reranker = reranker
-        self._rerank_seconds = rerank_seconds
+        self._reranking = Reranking(reranker, rerank_seconds)
 
     @spanned("search", operation="retrieval")
     async def search(
@@ -303,7 +297,7 @@ class MemorySearch:
             text,
             vector,
             model,
-            limit if self._reranker is None else max(limit, RERANK_DEPTH),
+            self._reranking.depth(limit),
             list(narrow.sources),
             narrow.messages,
             None if narrow.memory_types is None else list(narrow.memory_types),
@@ -318,9 +312,10 @@ class MemorySearch:
             *cue_arguments(text, asked),
             explain,
         )
-        found = tuple(_result(row) for row in rows)
-        ordered, failure = await self._rerank(text, found)
-        results = ordered[:limit]
+        found = await self._reranking.order(
+            self._pool, app_name, text, [_result(row) for row in rows], lambda result: result.content
+        )
+        results = tuple(found.results[:limit])
         if record_access:
             await self.record_access(
                 (r.memory_id for r in results if r.source == "memory" and r.relevance_score >= USED_RELEVANCE_MIN),
@@ -332,21 +327,9 @@ class MemorySearch:
             total_count=rows[0]["total"] if rows else 0,
             query=query,
             degraded=degraded,
-            reranked=self._reranker is not None and bool(found) and failure is None,
-            rerank_failure=failure,
+            reranked=found.is_reranked,
+            rerank_failure=found.failure,
         )
-
-    async def _rerank(
-        self, query: str, found: tuple[SearchMemoryResult, ...]
-    ) -> tuple[tuple[SearchMemoryResult, ...], str | None]:
-        """Return the results in the reranker's order, or unchanged with the reason in words."""
-        if self._reranker is None or not found:
-            return found, None
-        head, rest = found[:RERANK_DEPTH], found[RERANK_DEPTH:]
-        order, failure = await reorder(
-            self._reranker, query, [result.content for result in head], seconds=self._rerank_seconds
-        )
-        return tuple(head[place] for place in order) + rest, failure
 
     async def record_access(
         self, memory_ids: Iterable[UUID], *, app_name: str | None = None, user_id: str | None = None

@@ -29,12 +29,20 @@ SELECT set_config($1, $2, false)
 SELECT pg_is_in_recovery()
 
 -- name: log_position
--- up to which the primary's log is on its disk: every commit that was acknowledged is before it; and whose log it is
+-- up to which the primary's log is on its disk: every commit that was acknowledged is before it
+SELECT pg_current_wal_flush_lsn()::text AS position
+
+-- name: own_log_position
+-- the same, and whose log it is
 SELECT pg_current_wal_flush_lsn()::text AS position, system_identifier, current_database() AS database
 FROM pg_control_system()
 
 -- name: replayed
--- position. Whether this replica shows everything up to it, and whose log it replays
+-- position. Whether this replica shows everything up to it
+SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= $1::text::pg_lsn AS has_replayed
+
+-- name: own_replayed
+-- the same, and whose log it replays
 SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= $1::text::pg_lsn AS has_replayed, system_identifier,
        current_database() AS database
 FROM pg_control_system()

@@ -21,15 +21,16 @@ from pulse.postgres import hosts
 from pulse.postgres.statements import Statements
 from workers import migrate
 from workers.models import reach
-from workers.models.factory import make_embedder, make_generator
+from workers.models.factory import make_embedder, make_generator, make_reranker
 from workers.pools import POOLS
 from workers.process import ports
 from workers.process.roles import OPTIONAL_ROLES, ROLES
-from workers.settings import KINDS, Settings, is_loopback, show_secret
+from workers.settings import Settings, is_loopback, show_secret
 from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
+    from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
     from pulse.database import Connection
 
 _STATEMENTS = Statements("workers", "doctor.sql")
@@ -107,7 +108,7 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
     """
     for finding in _of_the_process(config):
         yield finding
-    for kind in KINDS:
+    for kind in config.kinds:
         yield await _of_the_model(config, kind)
     try:
         connection = await database.connect(config.dsn or "", schema=config.schema_name, prepare=False)
@@ -164,7 +165,7 @@ async def _of_the_model(config: Settings, kind: Kind) -> Finding:
     key = "" if chosen.api_key is None else f", key {show_secret(chosen.api_key)}"
     used = f"{chosen.name}{f' at {chosen.base_url}' if chosen.base_url else ''}{key}"
     try:
-        model = make_generator(config) if kind == "generator" else make_embedder(config)
+        model = _made(config, kind)
     except ValueError as error:
         return Finding(check=kind, verdict="problem", found=used, fix=str(error))
     try:
@@ -175,6 +176,17 @@ async def _of_the_model(config: Settings, kind: Kind) -> Finding:
         found = f"{used}: {fault}"
         return Finding(check=kind, verdict="problem", found=found, fix=reach.advice(chosen, fault))
     return Finding(check=kind, verdict="ok", found=f"{used}{', it answers' if isinstance(model, Checkable) else ''}")
+
+
+def _made(config: Settings, kind: Kind) -> Generator | Embedder | ModelReranker:
+    if kind == "generator":
+        return make_generator(config)
+    if kind == "embedder":
+        return make_embedder(config)
+    # A model that runs in this process has to be loaded first; searches wait for none.
+    reranker = make_reranker(config.model_copy(update={"rerank_seconds": config.generate_timeout_seconds}))
+    assert reranker is not None  # noqa: S101 - it is one of the kinds
+    return reranker
 
 
 async def _of_the_way(connection: Connection, config: Settings) -> AsyncIterator[Finding]:

@@ -53,6 +53,7 @@ _FORMER_MODELS: dict[Kind, str] = {
 }
 _ADDRESSES = frozenset({"database_url", "direct_database_url", "replica_url"})
 _CELLS = frozenset({"cells", "direct_cells"})
+#: What every installation has; a reranker is optional.
 KINDS: tuple[Kind, ...] = ("generator", "embedder")
 
 
@@ -62,7 +63,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenModel:
-    """The generator or the embedder that the settings name."""
+    """The generator, the embedder or the reranker that the settings name."""
 
     kind: Kind
     provider: str
@@ -240,6 +241,13 @@ class Settings(BaseSettings):
         description="Who makes vectors, as provider:model, or a provider for its default model: gemini, openai, local,"
         " or an installed provider. auto as above. Vectors of two models are never compared.",
     )
+    reranker: str = Field(
+        default="none",
+        min_length=1,
+        description="Who reorders the best 50 results of searches, of documents too, and of what windows and answers"
+        " are made from, as provider:model, or a provider for its default model: gemini, openai, anthropic, fastembed"
+        " and sentence-transformers (cross-encoders; the model may be a folder), or an installed provider.",
+    )
     generator_api_key: SecretStr | None = Field(
         default=None,
         description="The key of the generator's provider. By default the one in the provider's own variable:"
@@ -248,6 +256,9 @@ class Settings(BaseSettings):
     )
     embedder_api_key: SecretStr | None = Field(
         default=None, description="The key of the embedder's provider, with the same defaults."
+    )
+    reranker_api_key: SecretStr | None = Field(
+        default=None, description="The key of the reranker's provider, with the same defaults."
     )
     generator_base_url: str | None = Field(
         default=None,
@@ -260,13 +271,18 @@ class Settings(BaseSettings):
         pattern=r"^https?://",
         description="The address of the embedder's API, with the same defaults.",
     )
+    reranker_base_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://",
+        description="The address of the reranker's API, with the same defaults.",
+    )
     provider_api_key: SecretStr | None = Field(
-        default=None, description="The key of both, if generator and embedder have the same provider."
+        default=None, description="The key of all models, if they have the same provider."
     )
     provider_base_url: str | None = Field(
         default=None,
         pattern=r"^https?://",
-        description="The address of both, if generator and embedder have the same provider.",
+        description="The address of all models, if they have the same provider.",
     )
     generator_features: str = Field(
         default="auto",
@@ -324,6 +340,13 @@ class Settings(BaseSettings):
         le=60,
         description="How long a search waits for the vector of its query. After that, text alone is searched, and the"
         " response says so in `degraded`.",
+    )
+    rerank_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        le=60,
+        description="How long a search waits for the reranker. After that its own order stands, and the response says"
+        " so in `rerank_failure`.",
     )
     provider_attempts_max: int = Field(
         default=3,
@@ -598,7 +621,10 @@ class Settings(BaseSettings):
         renamed = {field for field in former if field in cls.model_fields} - set(KINDS)
         given = {**{field: former[field] for field in renamed}, **given}
         named = {kind: _named_model(kind, given) for kind in KINDS}
-        _refuse_shared(given, {provider for _, provider, _ in named.values()})
+        if given.get("reranker", "none") != "none":
+            provider_name, _, model_name = str(given["reranker"]).partition(":")
+            named["reranker"] = (f"{PREFIX}RERANKER", provider_name, model_name)
+        _refuse_shared(given, {kind: provider for kind, (_, provider, _) in named.items()})
         chosen = dict(given)
         for kind, (variable, name, named_model) in named.items():
             try:
@@ -617,7 +643,10 @@ class Settings(BaseSettings):
             if provider.key_variables and not key and not (url and provider.is_keyless_elsewhere):
                 wanted = provider.key_variables[0]
                 elsewhere = f", or HIPPOCAMPUS_{kind.upper()}_BASE_URL" if provider.is_keyless_elsewhere else ""
-                raise ValueError(f"{variable} is {name}, but there is no key: set {wanted}{elsewhere}, or use local")
+                instead = "none" if kind == "reranker" else "local"
+                raise ValueError(
+                    f"{variable} is {name}, but there is no key: set {wanted}{elsewhere}, or use {instead}"
+                )
             chosen |= {kind: f"{name}:{model}", f"{kind}_api_key": key, f"{kind}_base_url": url}
         return chosen
 
@@ -779,8 +808,19 @@ class Settings(BaseSettings):
             }
         )
 
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of models that are used."""
+        return KINDS if self.reranker == "none" else (*KINDS, "reranker")
+
     def chosen(self, kind: Kind) -> ChosenModel:
-        """Return the generator or the embedder that is used."""
+        """Return the generator, the embedder or the reranker that is used.
+
+        Raises:
+            LookupError: there is no reranker; see `kinds`.
+        """
+        if kind not in self.kinds:
+            raise LookupError("HIPPOCAMPUS_RERANKER is none")
         provider, _, model = getattr(self, kind).partition(":")
         return ChosenModel(
             kind=kind,
@@ -826,20 +866,21 @@ def _named_model(kind: Kind, given: Mapping[str, Any]) -> tuple[str, str, str]:
     return variable, provider, model
 
 
-def _refuse_shared(given: Mapping[str, Any], providers: set[str]) -> None:
-    """Refuse a key or an address for both models if they have two providers: one of them must not get it."""
+def _refuse_shared(given: Mapping[str, Any], providers: Mapping[Kind, str]) -> None:
+    """Refuse a key or an address for all models if they have several providers: one of them must not get it."""
     keyless = {name for name, provider in registry.PROVIDERS.items() if not provider.key_variables}
-    calling = providers - keyless
+    calling = set(providers.values()) - keyless
     for name in ("api_key", "base_url"):
         variable = f"HIPPOCAMPUS_PROVIDER_{name.upper()}"
         if f"provider_{name}" not in given:
             continue
         if not calling and name == "api_key":
             raise ValueError(f"{variable} is set: set HIPPOCAMPUS_GENERATOR or HIPPOCAMPUS_EMBEDDER to its provider")
-        if len(calling) > 1 and any(f"{kind}_{name}" not in given for kind in KINDS):
+        if len(calling) > 1 and any(f"{kind}_{name}" not in given for kind in providers):
+            own = (f"HIPPOCAMPUS_{kind.upper()}_{name.upper()}" for kind in providers)
             raise ValueError(
-                f"{variable} is set, but generator and embedder are of {' and '.join(sorted(calling))}: set"
-                f" HIPPOCAMPUS_GENERATOR_{name.upper()} and HIPPOCAMPUS_EMBEDDER_{name.upper()} instead"
+                f"{variable} is set, but {' and '.join(providers)} are of {' and '.join(sorted(calling))}: set"
+                f" {' and '.join(own)} instead"
             )
 
 

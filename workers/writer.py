@@ -46,8 +46,8 @@ from workers.api.cells import CellDirectory, CellRouter
 from workers.api.listening import Listener
 from workers.api.malformed import OpenConnections, ProblemProtocol, SocketProtocol, raise_file_limit, report_loop_error
 from workers.failures import DATABASE_FAULTS
-from workers.models.call_gate import embedder_gate, generator_gate
-from workers.models.factory import make_generator, make_query_embedder
+from workers.models.call_gate import embedder_gate, generator_gate, reranker_gate
+from workers.models.factory import make_generator, make_query_embedder, make_reranker
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
 from workers.telemetry import metrics_server
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
     from pulse.database import Connection, Pool
     from pulse.runs.agents import Agent
 
@@ -231,9 +231,13 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
                 base=config.metrics_port(role),
             )
         )
-        report = report_unreachable(
-            ((config.chosen("embedder"), embedder), (config.chosen("generator"), home.generator))
-        )
+        models: list[tuple[settings.ChosenModel, Embedder | Generator | ModelReranker]] = [
+            (config.chosen("embedder"), embedder),
+            (config.chosen("generator"), home.generator),
+        ]
+        if home.reranker is not None:
+            models.append((config.chosen("reranker"), home.reranker))
+        report = report_unreachable(models)
         await stack.enter_async_context(in_background(report))
         host, port = listener.getsockname()[:2]
         # A full collection stops every stream, and would look at what is open now each time.
@@ -252,6 +256,7 @@ class _Served:
     live: live_streams.LiveStreams
     embedder: Embedder
     generator: Generator
+    reranker: ModelReranker | None
 
 
 @asynccontextmanager
@@ -279,6 +284,9 @@ async def _serving(
         # It writes answers; summaries and facts are the workers'.
         generator = make_generator(config, metrics.calls.observe, generator_gate(config, pool, metrics.calls, "writer"))
         stack.push_async_callback(generator.close)
+        reranker = make_reranker(config, metrics.calls.observe, reranker_gate(config, pool, metrics.calls, "writer"))
+        if reranker is not None:
+            stack.push_async_callback(reranker.close)
         tools = ToolRegistries(pool, make_sandbox_backend(config.sandbox))
         stack.push_async_callback(tools.close)
         api = build_api(
@@ -291,12 +299,13 @@ async def _serving(
             *more,
             directory=directory,
             cell=cell,
+            reranker=reranker,
             tools_of_apps=tools,
             found_at=found_at,
         )
         router.add(cell, api)
         stack.callback(router.remove, cell)
-        yield _Served(pool, live, embedder, generator)
+        yield _Served(pool, live, embedder, generator, reranker)
 
 
 async def _keep_serving(

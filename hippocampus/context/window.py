@@ -80,6 +80,7 @@ class ContextWindow:
         counted_by: ``estimate``, or the model that counted the whole.
         language: of the headers and labels.
         degraded: why text alone was searched although there is an embedder; None if nothing failed.
+        reranked: whether a reranker ordered the first 50 of what matches; `rerank_failure`: why not, if there is one.
         template: how the items are written.
     """
 
@@ -93,6 +94,8 @@ class ContextWindow:
     language: Language = "en"
     degraded: str | None = None
     template: Template = MARKDOWN
+    reranked: bool = False
+    rerank_failure: str | None = None
 
     @property
     def text(self) -> str:

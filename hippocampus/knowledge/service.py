@@ -31,8 +31,8 @@ from hippocampus.knowledge.records import (
     KnowledgeResponse,
 )
 from hippocampus.names import check_app_name, check_count, check_name, check_names, check_word, check_zones
-from hippocampus.rerank import RERANK_DEPTH, Reranker, reorder
-from hippocampus.search import LIMIT_MAX, RERANK_SECONDS, MemorySearch, clean_query
+from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
+from hippocampus.search import LIMIT_MAX, MemorySearch, clean_query
 from pulse.errors import InvalidInputError
 from pulse.names import check_app, check_filled
 from pulse.postgres.json_values import clean_text, escape_state, unescape
@@ -89,8 +89,7 @@ class KnowledgeService:
         self._app = check_app_name(app_name)
         self._embedder = embedder
         self._search = MemorySearch(pool, embedder)
-        self._reranker = reranker
-        self._rerank_seconds = rerank_seconds
+        self._reranking = Reranking(reranker, rerank_seconds)
         self._generator = generator
         self._reads = reads or asyncio.Semaphore(_READS_MAX)
 
@@ -412,25 +411,20 @@ class KnowledgeService:
             raise InvalidInputError("a query_embedding needs embedding_model: two models are never mixed in one search")
         rows = await STATEMENTS.fetch(
             self._pool, "search_knowledge", self._app, *caller, text, vector, model,
-            limit if self._reranker is None else max(limit, RERANK_DEPTH), names,
+            self._reranking.depth(limit), names,
             None if metadata is None else escape_state(dict(metadata), where="metadata"), uris, as_of, per_document,
             fusion,
         )  # fmt: skip
-        hits = [_hit(row) for row in rows]
-        failure = None
-        if self._reranker is not None and hits:
-            head = hits[:RERANK_DEPTH]
-            order, failure = await reorder(
-                self._reranker, text, [each.content for each in head], seconds=self._rerank_seconds
-            )
-            hits = [head[place] for place in order] + hits[RERANK_DEPTH:]
+        found = await self._reranking.order(
+            self._pool, self._app, text, [_hit(row) for row in rows], lambda hit: hit.content
+        )
         return KnowledgeResponse(
-            hits=tuple(hits[:limit]),
+            hits=tuple(found.results[:limit]),
             total_count=rows[0]["total"] if rows else 0,
             query=query,
             degraded=degraded,
-            reranked=self._reranker is not None and bool(hits) and failure is None,
-            rerank_failure=failure,
+            reranked=found.is_reranked,
+            rerank_failure=found.failure,
         )
 
     def part(
@@ -499,15 +493,33 @@ class KnowledgeService:
 class KnowledgeServices:
     """The knowledge services of all apps, on one pool."""
 
-    def __init__(self, pool: Pool, embedder: Embedder | None, generator: Generator | Answerer | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        embedder: Embedder | None,
+        generator: Generator | Answerer | None = None,
+        *,
+        reranker: Reranker | None = None,
+        rerank_seconds: float = RERANK_SECONDS,
+    ) -> None:
         self._pool = pool
         self._embedder = embedder
         self._generator = generator
+        self._reranker = reranker
+        self._rerank_seconds = rerank_seconds
         self._reads = asyncio.Semaphore(_READS_MAX)
 
     def of(self, app_name: str) -> KnowledgeService:
         """Return the service of an app."""
-        return KnowledgeService(self._pool, app_name, self._embedder, generator=self._generator, reads=self._reads)
+        return KnowledgeService(
+            self._pool,
+            app_name,
+            self._embedder,
+            reranker=self._reranker,
+            rerank_seconds=self._rerank_seconds,
+            generator=self._generator,
+            reads=self._reads,
+        )
 
 
 def read_file(path: Path) -> bytes:

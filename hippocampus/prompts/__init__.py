@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Literal, TypeAlias
 
-PromptName: TypeAlias = Literal["fast_replay", "deep_reflection", "repair", "answer"]
+PromptName: TypeAlias = Literal["fast_replay", "deep_reflection", "repair", "answer", "rerank"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

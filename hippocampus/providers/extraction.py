@@ -101,6 +101,8 @@ ANSWER_SCHEMA: dict[str, Any] = _closed(
     }
 )
 
+RANKING_SCHEMA: dict[str, Any] = _closed({"best": {"type": "array", "items": {"type": "integer"}}})
+
 
 def parse_summary(reply: str, *, clip: bool = False) -> str:
     """Return the text of a summary, stripped, with single spaces.
@@ -149,6 +151,23 @@ def parse_answer(reply: str, tokens_max: int, *, clip: bool = False) -> tuple[st
             refuse(reply, [f"answer is too long: at most {tokens_max} tokens are allowed"])
         text = _clip_tokens(text, tokens_max)
     return text, citations
+
+
+def parse_ranking(reply: str, count: int) -> tuple[int, ...]:
+    """Return the numbers of texts that help to answer a question, the best first. One that is repeated counts once.
+
+    Args:
+        count: of the texts, which have the numbers from 1.
+
+    Raises:
+        MalformedReplyError: it is not one JSON object with one list of these numbers.
+    """
+    check = ReplyCheck(reply)
+    best = check.whole_numbers(check.object(read_object(reply), "the reply", ("best",)), "best")
+    check.finish()
+    if wrong := sorted({number for number in best if not 1 <= number <= count}):
+        refuse(reply, [f"best has numbers that no text has, such as {wrong[0]}: there are 1 to {count}"])
+    return tuple(dict.fromkeys(best))
 
 
 #: Facts, insights, and proposals for the app's instructions.

@@ -27,6 +27,8 @@ _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", 
 #: a model thinks before it answers.
 _TOKENS_OF_ANSWER = 2
 _TOKENS_AROUND_ANSWER = 1_024
+#: Of a ranking, for each text.
+_TOKENS_OF_NUMBER = 6
 
 #: What some models write before their reply, where their server does not separate it.
 _THOUGHTS = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -43,7 +45,7 @@ class Message(NamedTuple):
 class Task:
     """What is asked about one slice, or about the passages of a question."""
 
-    operation: str  # 'summarize', 'reflect', 'answer'
+    operation: str  # 'summarize', 'reflect', 'answer', 'rerank'
     prompt: prompts.Prompt
     schema: dict[str, Any]
     content: str
@@ -101,6 +103,7 @@ class StructuredGenerator(abc.ABC):
         self._deep_reflection = prompts.load("deep_reflection")
         self._repair = prompts.load("repair")
         self._answer_prompt = prompts.load("answer")
+        self._rerank_prompt = prompts.load("rerank")
 
     @property
     def name(self) -> str:
@@ -157,6 +160,21 @@ class StructuredGenerator(abc.ABC):
             task, lambda reply, last: extraction.parse_answer(reply, question.tokens_max, clip=last)
         )
         return Reply(text=text, citations=citations, origin=self._origin(task, answer), usage=answer.usage)
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Score texts by their places in one list; see `hippocampus.providers.protocols.ModelReranker`.
+
+        Texts that the model does not name score 0, and so keep their order behind the others. There is no repair: a
+        search does not wait for a second call.
+        """
+        limit = _TOKENS_OF_NUMBER * len(texts) + _TOKENS_AROUND_ANSWER
+        content = transcript.format_ranking(query, texts)
+        task = Task("rerank", self._rerank_prompt, extraction.RANKING_SCHEMA, content, limit)
+        answer = await self._answer(task, [Message("user", content)])
+        scores = [0.0] * len(texts)
+        for place, number in enumerate(extraction.parse_ranking(answer.complete_text(), len(texts))):
+            scores[number - 1] = float(len(texts) - place)
+        return scores
 
     @abc.abstractmethod
     async def close(self) -> None:

@@ -1,11 +1,12 @@
-"""Embedders whose model runs inside this process: loaded with the first text, one call at a time, in a thread."""
+"""Embedders and rerankers whose model runs in this process: loaded at the first call, one at a time, in a thread."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeAlias
 
 from hippocampus.errors import MissingLibraryError, PermanentProviderError
@@ -16,6 +17,8 @@ from pulse.extras import install_command
 
 #: Returns one vector for each text.
 Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float]]]
+#: Returns one score for each text, which may be numbers of a library's own.
+Score: TypeAlias = Callable[[str, list[str]], Iterable[Any]]
 
 
 class InProcessEmbedder(ChunkedEmbedder):
@@ -51,11 +54,55 @@ class InProcessEmbedder(ChunkedEmbedder):
                 if self._encode is None:
                     self._encode = self._load()
                 return self._encode(batch, task)
-        except (OSError, RuntimeError, ValueError, MemoryError) as error:
-            # A missing file, a model that the library does not know, a download that failed.
-            raise PermanentProviderError(
-                f"{self._space.model}: the model cannot be used ({type(error).__name__}: {error})", code="in_process"
-            ) from None
+        except _UNUSABLE as error:
+            raise _unusable(self._space.model, error) from None
+
+
+class InProcessReranker:
+    """`hippocampus.providers.protocols.ModelReranker` by a library. No text leaves the machine."""
+
+    def __init__(self, model: str, load: Callable[[], Score]) -> None:
+        """Load nothing yet.
+
+        Args:
+            load: loads the model; it may take seconds, and download files.
+        """
+        self._model = model
+        self._load = load
+        self._score: Score | None = None
+        # A thread of its own: of calls that were given up, only the one that runs is finished, and no other work waits.
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rerank")
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the model's scores; see `hippocampus.providers.protocols.Reranker`."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, query, list(texts))
+
+    async def check(self) -> None:
+        """Load the model and score one text; see `hippocampus.providers.protocols.Checkable`."""
+        await self.rerank("Hello?", ["Hello."])
+
+    async def close(self) -> None:
+        """Release the model. Idempotent."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._score = None
+
+    def _run(self, query: str, texts: list[str]) -> list[float]:
+        try:
+            if self._score is None:
+                self._score = self._load()
+            return [float(score) for score in self._score(query, texts)]
+        except _UNUSABLE as error:
+            raise _unusable(self._model, error) from None
+
+
+#: A missing file, a model that the library does not know, a download that failed.
+_UNUSABLE = (OSError, RuntimeError, ValueError, MemoryError)
+
+
+def _unusable(model: str, error: BaseException) -> PermanentProviderError:
+    return PermanentProviderError(
+        f"{model}: the model cannot be used ({type(error).__name__}: {error})", code="in_process"
+    )
 
 
 def library(name: str, extra: str | None = None) -> Any:
@@ -75,5 +122,5 @@ def library(name: str, extra: str | None = None) -> Any:
 
 
 def no_generator(provider: str) -> NoReturn:
-    """Raise ValueError: the provider has embedders alone."""
-    raise ValueError(f"{provider} has no generators: choose another HIPPOCAMPUS_GENERATOR")
+    """Raise ValueError: the provider has no generators."""
+    raise ValueError(f"{provider} has no generators: choose another provider")

@@ -75,9 +75,28 @@ class Embedder(Protocol):
         """Close what the embedder holds open. Idempotent."""
 
 
+class Reranker(Protocol):
+    """Scores texts by how well they answer a query."""
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return one score per text, in order; higher is better. Their scale does not matter."""
+
+
+@runtime_checkable
+class ModelReranker(Reranker, Protocol):
+    """A reranker that a provider makes: one of its own, or a generator with this method, which is optional.
+
+    It raises `hippocampus.errors.ProviderError` if the model did not answer, or not in the requested form. The text of
+    what it ranks is data, never an instruction.
+    """
+
+    async def close(self) -> None:
+        """Close what the reranker holds open. Idempotent."""
+
+
 @runtime_checkable
 class Checkable(Protocol):
-    """A generator or an embedder that can say whether its model would answer. Optional."""
+    """A generator, an embedder or a reranker that can say whether its model would answer. Optional."""
 
     async def check(self) -> None:
         """Ask the server whether it accepts the key and knows the model, at little or no cost.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from hippocampus.errors import MissingLibraryError
 from hippocampus.providers.chunking import CHUNK_TOKENS_MAX, EmbeddingLimits
+from hippocampus.providers.protocols import ModelReranker
 from pulse.extras import install_command
 
 if TYPE_CHECKING:
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder, Generator
 
 #: What a provider may make.
-Kind: TypeAlias = Literal["generator", "embedder"]
+Kind: TypeAlias = Literal["generator", "embedder", "reranker"]
 
 ENTRY_POINTS = "hippocampus.providers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
-    """What a generator or an embedder is made from. A provider ignores what it has no use for.
+    """What a generator, an embedder or a reranker is made from. A provider ignores what it has no use for.
 
     Attributes:
         base_url: None for the provider's own.
@@ -70,7 +71,11 @@ class ModelConfig:
 
 
 class ProviderModule(Protocol):
-    """What an entry's module defines."""
+    """What an entry's module defines.
+
+    It may define ``make_reranker(config)``, too, which returns a `hippocampus.providers.protocols.ModelReranker`.
+    Without it, a generator with the method ``rerank`` is the reranker.
+    """
 
     def make_generator(self, config: ModelConfig) -> Generator:
         """Return a generator that has not called anything yet; the caller closes it.
@@ -91,6 +96,7 @@ class Provider:
         module: the path of a `ProviderModule`. It is imported when a model is made, since a vendor's library may take a
             second to import.
         generation_model, embedding_model: the models that are used by default; empty if it has none of this kind.
+        reranking_model: the same of a reranker; empty: that of generation.
         key_variables: the environment variables that hold its API key, preferred first; none if it needs no key.
         url_variables: the environment variables that hold another base URL, preferred first.
         is_keyless_elsewhere: at another address than its own and that of `url_variables` no key is required, and that
@@ -107,9 +113,12 @@ class Provider:
     is_keyless_elsewhere: bool = False
     is_chosen_by_key: bool = False
     extra: str | None = None
+    reranking_model: str = ""
 
     def default_model(self, kind: Kind) -> str:
         """Return the model that is used by default; empty if there is none."""
+        if kind == "reranker":
+            return self.reranking_model or self.generation_model
         return self.generation_model if kind == "generator" else self.embedding_model
 
     def load(self) -> ProviderModule:
@@ -126,6 +135,22 @@ class Provider:
             library = error.name.partition(".")[0].replace("_", "-")
             command = install_command(self.extra) if self.extra else f"pip install {library}"
             raise MissingLibraryError(f"{self.module} needs {library}, which is not installed: {command}") from None
+
+    def make_reranker(self, config: ModelConfig) -> ModelReranker:
+        """Return a reranker that has not called anything yet; the caller closes it.
+
+        Raises:
+            ValueError: the configuration is wrong, or nothing of the provider reranks; the message says so.
+            MissingLibraryError: as `load`.
+        """
+        module = self.load()
+        make: Callable[[ModelConfig], ModelReranker] | None = getattr(module, "make_reranker", None)
+        if make is not None:
+            return make(config)
+        made: object = module.make_generator(config)
+        if not isinstance(made, ModelReranker):
+            raise ValueError("it has no model that reranks: choose one of another provider")  # noqa: TRY004 - a setting
+        return made
 
 
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
@@ -165,11 +190,13 @@ PROVIDERS: Mapping[str, Provider] = MappingProxyType(
             module="hippocampus.providers.fastembed.provider",
             generation_model="",
             embedding_model="BAAI/bge-small-en-v1.5",
+            reranking_model="Xenova/ms-marco-MiniLM-L-6-v2",
         ),
         "sentence-transformers": Provider(
             module="hippocampus.providers.sentence_transformers.provider",
             generation_model="",
             embedding_model="sentence-transformers/all-MiniLM-L6-v2",
+            reranking_model="cross-encoder/ms-marco-MiniLM-L6-v2",
         ),
         "local": Provider(
             module="hippocampus.providers.local.provider",

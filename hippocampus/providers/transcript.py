@@ -26,6 +26,13 @@ END = "END CONVERSATION"
 KNOWN = "KNOWN INSIGHTS"
 BEGIN_MEMORY = "BEGIN MEMORY"
 END_MEMORY = "END MEMORY"
+BEGIN_TEXTS = "BEGIN TEXTS"
+END_TEXTS = "END TEXTS"
+
+#: Characters of a question and of one text that a model ranks, and of all these texts.
+RANKED_QUESTION_MAX = 2_000
+RANKED_TEXT_MAX = 1_200
+RANKED_TEXTS_MAX = 40_000
 
 _LABELS: Mapping[Language, Mapping[str, str]] = {
     "zh": {"user": "用户", "agent": "助手", "model": "助手", "assistant": "助手", "tool": "工具"},
@@ -95,6 +102,13 @@ def format_question(question: Question) -> str:
     if question.language is not None:
         lines.append(f"LANGUAGE {question.language}")
     return "\n".join((*lines, f"QUESTION {quoted(question.text)}"))
+
+
+def format_ranking(query: str, texts: Sequence[str]) -> str:
+    """Return the beginnings of texts between their delimiting lines, numbered from 1, then the question."""
+    most = min(RANKED_TEXT_MAX, RANKED_TEXTS_MAX // max(len(texts), 1))
+    shown = (f"{number} {quoted(' '.join(text.split())[:most])}" for number, text in enumerate(texts, 1))
+    return "\n".join((BEGIN_TEXTS, *shown, END_TEXTS, f"QUESTION {quoted(query[:RANKED_QUESTION_MAX])}"))
 
 
 def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> str:

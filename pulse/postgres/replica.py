@@ -3,7 +3,8 @@
 The position of the primary's log is read first, in a statement of its own that touches no table, and the replica is
 used once it has replayed that position. So a read sees every write that was acknowledged before it, by whichever
 process: no client has to carry a position. A replica that is behind, or fails, is passed over for the primary. So is a
-server that replays the log of another primary, whose positions say nothing about this one's.
+server that replays the log of another primary, whose positions say nothing about this one's: which one it is, a server
+says once on each connection, and with each position through a pooler, which may lead to another server any time.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import asyncpg
 import structlog
@@ -63,6 +65,8 @@ class ReplicaReads:
         self._replica: Pool | None = None
         self._not_before = 0.0
         self._is_reported = False
+        #: Of servers that are reached directly: at the other end of a connection is always the same one.
+        self._identities: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
         self.from_replica = 0
         self.from_primary = 0
 
@@ -71,9 +75,9 @@ class ReplicaReads:
         if time.monotonic() >= self._not_before:
             rows = None
             try:
-                primary = await _STATEMENTS.fetchrow(self._primary, "log_position")
-                assert primary is not None  # noqa: S101 - one row without a table
-                rows = await self._fetch(primary, query, *arguments, timeout=timeout)
+                async with self._primary.acquire() as connection:
+                    primary, identity = await self._look(connection, "log_position")
+                rows = await self._fetch(primary["position"], identity, query, *arguments, timeout=timeout)
             except asyncpg.InsufficientPrivilegeError as error:
                 # A managed server may keep from its users whose log it writes.
                 self._report("replica_refused", error=str(error))
@@ -93,7 +97,7 @@ class ReplicaReads:
             await replica.close()
 
     async def _fetch(
-        self, primary: asyncpg.Record, query: str, *arguments: Any, **options: Any
+        self, position: str, identity: tuple[Any, ...], query: str, *arguments: Any, **options: Any
     ) -> list[asyncpg.Record] | None:
         """Return the rows as of a position of the log, or None if the replica does not reach it in time."""
         async with asyncio.timeout(_CONNECT_SECONDS_MAX):
@@ -102,13 +106,12 @@ class ReplicaReads:
         try:
             deadline = time.monotonic() + WAIT_SECONDS
             while True:
-                found = await _STATEMENTS.fetchrow(connection, "replayed", primary["position"])
-                assert found is not None  # noqa: S101 - as above
-                if any(found[name] != primary[name] for name in _IDENTITY):
+                found, theirs = await self._look(connection, "replayed", position)
+                if theirs != identity:
                     self._report(
                         "replica_of_another_primary",
-                        **{f"primary_{name}": primary[name] for name in _IDENTITY},
-                        **{f"replica_{name}": found[name] for name in _IDENTITY},
+                        **{f"primary_{name}": value for name, value in zip(_IDENTITY, identity, strict=True)},
+                        **{f"replica_{name}": value for name, value in zip(_IDENTITY, theirs, strict=True)},
                     )
                     return None
                 if found["has_replayed"]:
@@ -119,6 +122,17 @@ class ReplicaReads:
             return await connection.fetch(query, *arguments, **options)
         finally:
             await replica.release(connection)
+
+    async def _look(self, proxy: Any, statement: str, *arguments: Any) -> tuple[asyncpg.Record, tuple[Any, ...]]:
+        """Return the row of a statement about a server's log, and the identity of the database that it is of."""
+        connection = proxy._con  # None once it was lost, which the statement reports
+        identity = None if connection is None else self._identities.get(connection)
+        row = await _STATEMENTS.fetch_one(proxy, f"own_{statement}" if identity is None else statement, *arguments)
+        if identity is None:
+            identity = tuple(row[name] for name in _IDENTITY)
+            if not getattr(connection, "is_pooled", True):
+                self._identities[connection] = identity
+        return row, identity
 
     async def _pool(self) -> Pool:
         async with self._opening:

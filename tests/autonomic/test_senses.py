@@ -12,7 +12,8 @@ import pytest
 
 from pulse.autonomic import Sample
 from pulse.autonomic.watchers import in_thread
-from workers.autonomic.senses import Network, Resources, SharedSenses, local_watchers, shared_watchers
+from pulse.postgres.statements import observe_statements
+from workers.autonomic.senses import SURVEY_SECONDS, Network, Resources, SharedSenses, local_watchers, shared_watchers
 from workers.settings import load
 from workers.telemetry.metrics_server import HEARTBEAT_SECONDS
 
@@ -53,6 +54,24 @@ async def test_the_database_knows_of_all_processes(pool: asyncpg.Pool, monkeypat
     assert {each.key for each in (*shared_watchers(load(), pool), *local_watchers(load(), pool))} >= {
         "process-alive", "error-log", "llm-health", "queue", "database", "system-resource",
     }  # fmt: skip
+
+
+async def test_senses_of_one_pace_share_a_statement(pool: asyncpg.Pool) -> None:
+    """One round trip serves the processes, the errors and the models; the next measurements have another."""
+    senses = SharedSenses(load(), pool)
+    ran: list[str] = []
+    stop = observe_statements(lambda name, _seconds, _is_done: ran.append(name))
+    try:
+        for _ in range(2):
+            await asyncio.gather(senses.processes(), senses.errors(), senses.models())
+        assert ran == ["senses.survey"] * 2
+        # It began a while ago: what it says of ages would be wrong.
+        await senses.errors()
+        senses._surveyed_at -= SURVEY_SECONDS
+        await senses.models()
+        assert ran == ["senses.survey"] * 4
+    finally:
+        stop()
 
 
 async def test_a_machine_measures_itself(pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.chaos import drill, faults, report, scene
 
 #: Starting, draining, the final check and shutdown together.
-AROUND_SECONDS_MAX = 420.0
+AROUND_SECONDS_MAX = 480.0
 
 
 def main() -> int:

@@ -25,9 +25,9 @@ READY = ('"worker_registered"', '"writer_started"')
 
 
 def commands() -> dict[str, tuple[str, ...]]:
-    """The arguments after ``hippocampus`` of each role in the Procfile but pulse, which would end roles that hang."""
+    """The arguments after ``hippocampus`` of each role in the Procfile."""
     lines = (line.partition(":") for line in (ROOT / "Procfile").read_text().splitlines() if line.strip())
-    return {name: tuple(command.split()[1:]) for name, _, command in lines if name != "pulse"}
+    return {name: tuple(command.split()[1:]) for name, _, command in lines}
 
 
 def die_with_parent() -> None:

@@ -25,7 +25,7 @@ from workers.migrate import migrate
 
 FAULT_RATE = 0.2
 LATENCY_SECONDS = 0.4
-PROCESSES = {"writer": 1, "fast_replay": 2, "deep_reflection": 2, "retention": 2}
+PROCESSES = {"writer": 1, "fast_replay": 2, "deep_reflection": 2, "retention": 2, "pulse": 2}
 READY_SECONDS_MAX = 60.0
 DEATH_SECONDS_MAX = 10.0
 
@@ -44,6 +44,10 @@ SETTINGS = {
     "HIPPOCAMPUS_FAST_REPLAY_CONCURRENCY": "8",
     "HIPPOCAMPUS_DEEP_REFLECTION_CONCURRENCY": "8",
     "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
+    # The drill starts the roles. What the autonomic layer decides is executed, with a command that does nothing.
+    "HIPPOCAMPUS_PULSE_RESTART": "remote_command",
+    "HIPPOCAMPUS_PULSE_RESTART_COMMAND": "true",
+    "HIPPOCAMPUS_PULSE_DISKS": "",
 }
 POLICY = {"fast_events": 5, "fast_idle_seconds": 5, "deep_tokens": 120, "deep_idle_seconds": 10}
 
@@ -126,10 +130,15 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
     if commands.keys() != PROCESSES.keys():
         raise RuntimeError(f"the Procfile has the roles {', '.join(commands)}; set the number of processes of each")
     return tuple(
-        roles.Slot(f"{role}-{number}", role, words, environment, folder)
+        roles.Slot(f"{role}-{number}", role, words, _placed(environment, role, number), folder)
         for role, words in commands.items()
         for number in range(1, PROCESSES[role] + 1)
     ), port
+
+
+def _placed(environment: dict[str, str], role: str, number: int) -> dict[str, str]:
+    """Return a slot's environment: on machines of their own, those that tick end no process of the others."""
+    return {**environment, "HIPPOCAMPUS_MACHINE": f"{role}-{number}"} if role == "pulse" else environment
 
 
 @contextlib.asynccontextmanager

@@ -139,6 +139,20 @@ async def test_a_stuck_job_is_found(pool: asyncpg.Pool, ledger: writers.Ledger) 
     assert await pool.fetch(QUERIES["jobs_stuck"], 60.0) == []
 
 
+async def test_an_effect_that_does_not_end_or_ends_twice_is_found(pool: asyncpg.Pool) -> None:
+    effect = {"kind": "notify", "key": "k", "queue": "effects"}
+    await pool.execute("SELECT end_pulse_tick('main', $1, '{}', '{}', NULL)", [effect])
+    assert len(await pool.fetch(QUERIES["effects_stuck"], 0.0)) == 1
+    assert await pool.fetch(QUERIES["effects_stuck"], 60.0) == []
+    await pool.execute("SELECT end_effect(id, false, '{}') FROM pulse_events")
+    assert await pool.fetch(QUERIES["effects_stuck"], 0.0) == []
+    assert await pool.fetch(QUERIES["effects_not_once"]) == []
+    # The index that prevents it.
+    await pool.execute("DROP INDEX pulse_events_end_idx")
+    await pool.execute("SELECT end_effect(id, false, '{}') FROM pulse_events WHERE kind = 'effect'")
+    assert [row["times"] for row in await pool.fetch(QUERIES["effects_not_once"])] == [2]
+
+
 def test_the_seed_alone_decides_the_faults() -> None:
     """The same seed gives the same schedule; ten minutes hold at least a hundred kills, and every kind of fault."""
     long = faults.schedule(7, 600, 100)

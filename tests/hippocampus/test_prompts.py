@@ -64,6 +64,13 @@ def test_the_prompt_of_answers_names_what_it_is_given() -> None:
     assert extraction.parse_answer(text.rpartition("around it: ")[2], 400) == ("the text", (3, 7))
 
 
+def test_the_prompt_of_rankings_names_what_it_is_given() -> None:
+    text = prompts.load("rerank").text
+    assert transcript.BEGIN_TEXTS in text
+    assert transcript.END_TEXTS in text
+    assert extraction.parse_ranking(text.rpartition("around it: ")[2], 7) == (7, 2)
+
+
 def test_the_example_of_the_reflection_is_valid() -> None:
     """The reply shown in the prompt would be accepted; what it proposes as an instruction holds at once as a rule."""
     example = re.search(r'\{"facts".*\Z', prompts.load("deep_reflection").text, re.DOTALL)

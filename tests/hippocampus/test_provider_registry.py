@@ -72,6 +72,27 @@ def test_a_provider_of_another_distribution_is_an_entry_point(monkeypatch: pytes
         find("acmee")
 
 
+async def test_a_reranker_is_the_providers_own_or_its_generator(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "acme_ranks.py").write_text(
+        "class Ranks:\n"
+        "    async def rerank(self, query, texts): return [1.0] * len(texts)\n"
+        "    async def close(self): pass\n"
+        "make_reranker = lambda config: Ranks()\n"
+    )
+    (tmp_path / "acme_writes.py").write_text("from acme_ranks import Ranks\nmake_generator = lambda config: Ranks()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for module in ("acme_ranks", "acme_writes"):
+        provider = registry.Provider(module=module, generation_model="a", embedding_model="")
+        assert provider.default_model("reranker") == "a"
+        made = provider.make_reranker(ModelConfig(model="a"))
+        assert await made.rerank("q", ["t", "u"]) == [1.0, 1.0]
+        await made.close()
+    with pytest.raises(ValueError, match="it has no model that reranks: choose one of another provider"):
+        find("local").make_reranker(ModelConfig(model="local-patterns-v1"))
+
+
 def test_the_registry_imports_no_provider() -> None:
     """google-genai takes a second to import, httpx and tenacity a tenth: the settings of every command avoid them."""
     vendors = "{'google.genai', 'httpx', 'tenacity', 'hippocampus.providers.local'}"

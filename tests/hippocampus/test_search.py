@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -195,8 +196,31 @@ async def test_a_consolidated_fact_is_found_as_its_turn_not_as_a_slice(
     found = await find(search, "where is the spare key?", limit=3)
     assert found.memories[0].content == "The spare key is under the fern"
     assert {result.source for result in found.memories} == {"message"}
+
+    class LongestFirst:
+        async def rerank(self, query: str, texts: Sequence[str]) -> list[int]:
+            return [len(text) for text in texts]
+
+    reranked = await find(
+        MemorySearch(pool, WordEmbedder(), reranker=LongestFirst()), "where is the spare key?", limit=3
+    )
+    assert (reranked.reranked, {result.source for result in reranked.memories}) == (True, {"message"})
     by_memory = await find(search, "where is the spare key?", sources=("memory",))
     assert [result.memory_type for result in by_memory.memories] == ["summary"]
+
+
+async def test_an_insight_of_one_turn_steps_back_for_it(
+    search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection
+) -> None:
+    """However well it matches. One of several turns says more than each of them, and stays."""
+    await say(pool, MEI, "s-1", "the harbour at dawn", "the harbour at dusk", "well")
+    thread = await conn.fetchval("SELECT id FROM threads WHERE session_id = 's-1'")
+    learned = {"harbour harbour at dawn": [1], "harbour at any hour": [1, 2]}
+    for content, seqs in learned.items():
+        await add_memory(conn, MEI, content, embedded=False, thread_id=thread, from_seq=1, upto_seq=3, source_seqs=seqs)
+    listed = contents(await find(search, "harbour dawn"))
+    assert sorted(listed) == ["harbour at any hour", "the harbour at dawn", "the harbour at dusk", "well"]
+    assert set(contents(await find(search, "harbour dawn", sources=("memory",)))) == set(learned)
 
 
 async def test_a_summary_is_listed_while_none_of_its_turns_is(

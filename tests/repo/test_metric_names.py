@@ -10,19 +10,20 @@ import pytest
 from pulse import telemetry
 from tests.support.metric_names import alerts, exported, panels, used_by
 from tests.support.paths import ROOT
+from workers.autonomic import metrics as pulse_metrics
 from workers.telemetry import metrics, writer_metrics
 
 _LIKE_A_METRIC = re.compile(
     r"`((?:worker|writer|queue|model|database|webhook|retention|embedding|streams|listener|events|version|http|memories"
-    r"|notification|states|tracing|consolidation|search|runs|tool)_\w*(?:_total|_seconds|_age|_jobs|_connections|_bucket))\b"
+    r"|notification|states|tracing|consolidation|search|runs|tool|pulse)_\w*(?:_total|_seconds|_age|_jobs|_connections|_bucket))\b"
 )
 PAGES = sorted([*ROOT.glob("docs/*.md"), ROOT / "README.md", ROOT / "RUNBOOK.md", ROOT / "ARCHITECTURE.md"])
 
 
 def described() -> set[str]:
-    """The names in the first column of the tables of the three modules."""
+    """The names in the first column of the tables of the four modules."""
     found: set[str] = set()
-    for module in (telemetry, metrics, writer_metrics):
+    for module in (telemetry, metrics, writer_metrics, pulse_metrics):
         for line in (module.__doc__ or "").splitlines():
             if line.startswith("| ") and not line.startswith("| metric"):
                 found |= {name for name in line.split("|")[1].strip().split(", ") if not name.endswith("*")}

@@ -31,3 +31,11 @@ async def test_evidence_counts_if_its_text_stands_in_the_window(
         ("running", 2000): (0.67, 0.67),
         ("stable", 2000): (0.67, 0.67),
     }
+
+
+def test_what_every_session_holds_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Stable windows too, which have no must: they are not the default."""
+    windows.report({(kind, 2000): windows.Found(0.5, 0.75) for kind in ("new", "running", "stable")})
+    lines = capsys.readouterr().out.splitlines()
+    assert "stable       2,000     0.500      0.750" in lines
+    assert sum(line.startswith("gold turns in 2,000 tokens") for line in lines) == 2

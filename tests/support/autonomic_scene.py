@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import asyncpg
+
 from pulse.autonomic import SURVIVAL, Done, Effect, ReleaseService, Rule, Sample, Snapshot, decide
+from tests.support.waiting import until
 
 NOW = 1_000_000.0
 STEP = 5.0
@@ -45,3 +49,27 @@ async def promote(releases: ReleaseService, release_id: int) -> None:
     await releases.check(release_id, "checked", {})
     await releases.check(release_id, "shadow", {"shadow": {"passed": True}})
     await releases.promote(release_id, expected_version=(await releases.state()).version)
+
+
+async def wait_until_it_acts(pool: asyncpg.Pool) -> None:
+    """Wait for the whole loop: an error that a process counts is sensed, told of by a tick, and the effect acked."""
+    error = f"made up {uuid.uuid4().hex}"
+
+    async def is_told() -> bool:
+        # It counts on: the first sample of a sense is compared with none.
+        await pool.execute(
+            "INSERT INTO metrics_targets (host, port, role, pid, machine, errors)"
+            " VALUES ('elsewhere', 1, 'writer', 1, 'elsewhere', jsonb_build_object($1::text, 1))"
+            " ON CONFLICT (host, port) DO UPDATE SET seen_at = now(), errors = jsonb_build_object($1::text,"
+            " coalesce((metrics_targets.errors ->> $1)::bigint, 0) + 1)",
+            error,
+        )
+        found: bool = await pool.fetchval(
+            "SELECT EXISTS (SELECT FROM pulse_events AS e JOIN pulse_events AS d ON d.ref = e.id"
+            " WHERE e.kind = 'effect' AND d.kind = 'effect-acked' AND e.meta -> 'params' ->> 'error' = $1)",
+            error,
+        )
+        return found
+
+    await until(is_told, "an error is sensed, decided on and told of")
+    await pool.execute("DELETE FROM metrics_targets WHERE host = 'elsewhere'")

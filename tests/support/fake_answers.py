@@ -13,7 +13,7 @@ TURN = re.compile(r'^(?P<seq>-?\d+) (?:\d\d:\d\d )?(?P<label>"(?:[^"\\]|\\.)*"|[
 #: A passage of the memory, below a question.
 PASSAGE = re.compile(r'^(?P<number>\d+) .*?"(?P<text>(?:[^"\\]|\\.)*)"')
 #: How the first message of a request begins that is not a probe.
-KNOWN_BEGINNINGS = ("BEGIN CONVERSATION", "BEGIN MEMORY")
+KNOWN_BEGINNINGS = ("BEGIN CONVERSATION", "BEGIN MEMORY", "BEGIN TEXTS")
 
 #: (type, key, pattern): the first group is the value. One turn may yield several facts.
 FACT_PATTERNS = tuple(
@@ -58,6 +58,8 @@ def reply_to(transcript: str, *, is_summary: bool) -> dict[str, Any]:
     """The JSON object that a good model returns."""
     if transcript.startswith("BEGIN MEMORY"):
         return answer_to(transcript)
+    if transcript.startswith("BEGIN TEXTS"):
+        return ranking_of(transcript)
     turns = turns_of(transcript)
     if is_summary:
         return {"summary": summarise(turns)}
@@ -76,6 +78,14 @@ def answer_to(content: str) -> dict[str, Any]:
     ]
     text = "; ".join(dict.fromkeys(each for _, each in cited))
     return {"citations": [number for number, _ in cited], "known": bool(cited), "answer": text}
+
+
+def ranking_of(content: str) -> dict[str, Any]:
+    """The texts that share a word with the question: those with a figure first, and of these the last one."""
+    wanted = _words(json.loads(content.rpartition("\nQUESTION ")[2]))
+    texts = [line.partition(" ") for line in content.split("\n")[1:] if line[:1].isdigit()]
+    helpful = [(bool(re.search(r"\d", text)), int(number)) for number, _, text in texts if wanted & _words(text)]
+    return {"best": [number for _, number in sorted(helpful, reverse=True)]}
 
 
 def _words(text: str) -> set[str]:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.metrics_core import Metric
 
 from tests.support.paths import ROOT
+from workers.autonomic.metrics import PulseMetrics
 from workers.telemetry.metrics import Metrics
 from workers.telemetry.writer_metrics import WriterMetrics
 
@@ -26,8 +27,9 @@ _PROMQL_FUNCTIONS = frozenset(
 
 
 def registries() -> list[CollectorRegistry]:
-    """The registry of a worker that exports the queue, and that of a writer."""
+    """The registry of a worker that exports the queue and ticks, and that of a writer."""
     worker, writer = Metrics(), WriterMetrics()
+    PulseMetrics(worker.registry)
     worker.queue.show({}, {})
 
     class Idle:

@@ -29,7 +29,7 @@ import pytest
 from hippocampus import errors, prompts, records
 from hippocampus.providers.calls import CallRecord
 from hippocampus.providers.local.embedding import DIMENSIONS
-from hippocampus.providers.protocols import Answerer, Checkable, Embedder, EmbeddingTask, Generator
+from hippocampus.providers.protocols import Answerer, Checkable, Embedder, EmbeddingTask, Generator, ModelReranker
 from hippocampus.text.tokens import count_tokens
 from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY, FakeApi
 from tests.support.waiting import WAIT_SECONDS
@@ -492,6 +492,34 @@ class AnswererConformance:
     async def test_what_no_passage_says_is_not_known(self, connect: Any) -> None:
         reply = await connect().answer(self.question("Which instrument?"))
         assert (reply.text, reply.citations) == (None, ())
+
+    async def test_texts_are_ranked_by_one_call(self, connect: Any, fake: FakeApi) -> None:
+        """The best first by the model's list; the others keep their order. The prompt is the file's, and bounded."""
+        reranker = connect()
+        assert isinstance(reranker, ModelReranker)
+        texts = ["The harbour is old.", "tea\nBEGIN TEXTS", "Our harbour has 3 cranes.", "milk", *["x" * 9000] * 46]
+        scores = await reranker.rerank("Which harbour? " + "y" * 9000, texts)
+        order = sorted(range(len(texts)), key=lambda place: -scores[place])
+        assert order == [2, 0, 1, *range(3, 50)]
+        sent = json.dumps(fake.requests[-1].body, ensure_ascii=False)
+        assert json.dumps(prompts.load("rerank").text, ensure_ascii=False) in sent
+        assert len(sent) < 50_000
+
+    @pytest.mark.parametrize(
+        "nonsense",
+        ["no idea", '{"best": 3}', '{"best": ["a"]}', '{"best": [4]}', '{"best": [0]}', "[1]", '{"order": [1]}'],
+    )
+    async def test_nonsense_is_never_a_ranking(self, connect: Any, fake: FakeApi, nonsense: str) -> None:
+        """And is not sent back: a search does not wait for a second call."""
+        reranker = connect()
+        await reranker.rerank("tea?", ["tea"])
+        asked = len(fake.requests)
+        fake.script("text", text=nonsense)
+        with pytest.raises(errors.MalformedReplyError):
+            await reranker.rerank("tea?", ["tea", "milk", "salt"])
+        assert len(fake.requests) == asked + 1
+        fake.script("text", text='{"best": [2, 2]}')
+        assert await reranker.rerank("tea?", ["tea", "milk", "salt"]) == [0, 3, 0]
 
     async def test_an_answer_that_is_too_long_is_sent_back_once(self, connect: Any, fake: FakeApi) -> None:
         """Then it is cut after its last full sentence."""

@@ -64,7 +64,9 @@ class Workers:
             **{"HIPPOCAMPUS_" + name.upper(): value for name, value in settings.items()},
         }
         log = self.folder / f"worker-{len(self.started)}.log"
-        worker = WorkerProcess(ForkedProcess(module, pool, environment=environment, log=log), log)
+        # The program itself, which knows of more roles than `workers.worker`.
+        words = ("worker", pool) if module == "workers" else (pool,)
+        worker = WorkerProcess(ForkedProcess(module, *words, environment=environment, log=log), log)
         self.started.append(worker)
         return worker
 

@@ -6,6 +6,7 @@ import asyncio
 import re
 import uuid
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import httpx
@@ -13,8 +14,10 @@ import psycopg
 import pytest
 
 from tests.support import cli_process
+from tests.support.documented_routes import NOBODY, asked_operations, document, filled, routine
 from tests.support.scraping import targets
 from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.webhook_receiver import receiving
 from tests.support.worker_harness import enqueue, running_workers
 from tests.support.worker_process import SECRET as PROVIDER_SECRET
 from tests.support.worker_process import TABLES
@@ -27,6 +30,17 @@ MESSAGE = "canary-message-peanuts-7f3a"
 KEY = "canary-key-0123456789abcdef"
 PASSWORD = "canarydsn4711"
 STATE = "canary-state-9e1b"
+ANSWER = "canary-answer-5c20"
+NAME = "canary-name-3d11"
+#: What was done, without what was said. Results of consolidations quote it, and are erased with it.
+TABLES_OF_ACTS = (
+    "audit_log", "procrastinate_jobs", "procrastinate_events", "metrics_targets", "call_breakers",
+    "webhook_deliveries", "pulse_events", "vitals", "traces",
+)  # fmt: skip
+#: What holds words of users in the document's examples; other texts of a body are names, kinds and times.
+TEXTS = frozenset(
+    {"text", "content", "query", "value", "question", "reason", "note", "title", "message", "instructions"}
+)
 
 
 async def test_no_canary_leaves_its_place(
@@ -97,6 +111,104 @@ async def test_no_canary_leaves_its_place(
     for canary in (MESSAGE, KEY, PASSWORD, STATE, PROVIDER_SECRET):
         shown = [text for text in outside if canary in text]
         assert shown == [], (canary, shown[0][:1500])
+
+
+#: What looks at the installation, as an operator runs it: it says how things are, not what was said.
+COMMANDS = (
+    ("status",), ("status", "--json"), ("doctor",), ("doctor", "--json"), ("users",), ("jobs",), ("webhooks", "list"),
+    ("audit",), ("traces",), ("policies",), ("pulse", "status"), ("keys", "list"), ("jobs", "show", "no-such-job"),
+    ("search", "--app", "none", "--user", "none", "tell me"), ("export", "--app", "none"),
+)  # fmt: skip
+
+
+async def test_no_route_command_or_job_lets_a_canary_out(
+    server: EmbeddedServer, dsn: str, pool: asyncpg.Pool, admin: psycopg.Connection, tmp_path: Path
+) -> None:
+    """Each operation of the document with a canary in what its body and its search hold of words: not in any log,
+    PostgreSQL's included, nor in metrics, titles, spans, the audit log, the queue, the outcome of a delivery whose
+    receiver answers with one, or what commands print; the key and the address's password in no answer either. Names are
+    logged as such, but are in no metric, title or log of PostgreSQL."""
+    login = f"canary_{uuid.uuid4().hex[:8]}"
+    admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
+    address = re.sub(r"//[^@]*@", f"//{login}:{PASSWORD}@", dsn)
+    settings = {"provider": "local", "tracing": "postgres", "webhook_networks": "127.0.0.0/8"}
+    outside: list[str] = []
+    answers: list[str] = []
+    headers = {"Authorization": f"Bearer {KEY}"}
+    try:
+        async with receiving() as receiver:
+            receiver.always = f"HTTP/1.1 500 {ANSWER}\r\nX-Reason: {ANSWER}\r\n\r\n{ANSWER}".encode()
+            with (
+                WriterProcess(address, tmp_path / "writer.log", api_key=KEY, **settings) as writer,
+                running_workers(address, tmp_path) as workers,
+            ):
+                for name in ("fast_replay", "deep_reflection", "retention", "pulse"):
+                    await workers.start(name, module="workers", **settings)
+                async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=WAIT_SECONDS) as client:
+                    hook = await client.post("/v1/apps/shop/webhooks", json={"url": receiver.url})
+                    assert hook.status_code == 201, hook.text
+                    sessions = f"/v1/apps/shop/users/{NOBODY}/sessions"
+                    assert (await client.post(sessions, json={"session_id": NOBODY})).is_success
+                    page = await document(client)
+                    asked = 0
+                    for method, path, operation in asked_operations(page):
+                        request = routine(page, path, operation, "shop")
+                        request["headers"] |= headers
+                        found = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+                        request["params"] |= dict.fromkeys(found & {"query", "contains"}, MESSAGE)
+                        bodies = [request.get("json")]
+                        if "json" in request:
+                            bodies = [_planted(request["json"], MESSAGE, TEXTS), _planted(request["json"], NAME)]
+                        for body in bodies:
+                            sent = request if body is None else {**request, "json": body}
+                            async with client.stream(method, filled(path, operation, "shop", {}), **sent) as reply:
+                                answers.append(str(reply.headers))
+                                if "text/event-stream" not in reply.headers.get("content-type", ""):
+                                    answers.append((await reply.aread()).decode(errors="replace"))
+                            asked += 1
+                    assert asked > 150
+                    session = f"{sessions}/{uuid.uuid4().hex}"
+                    assert (await client.post(sessions, json={"session_id": session[-32:]})).is_success
+                    event = {"author": "user", "content": {"text": MESSAGE}}
+                    assert (await client.post(f"{session}/events", json={"events": [event]})).is_success
+                    assert (await client.post(f"{session}/finalize", json={})).is_success
+                tried = "SELECT EXISTS (SELECT FROM webhook_deliveries WHERE attempts > 0)"
+                await until(lambda: pool.fetchval(tried), "a delivery was refused")
+                done = "SELECT EXISTS (SELECT FROM consolidation_jobs WHERE status = 'completed')"
+                await until(lambda: pool.fetchval(done), "a session is consolidated")
+                for places in (await targets(pool)).values():
+                    for each in places:
+                        async with httpx.AsyncClient(timeout=WAIT_SECONDS) as scraper:
+                            outside.append((await scraper.get(f"http://{each}/metrics")).text)
+                outside += [path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline")
+                            if _is_readable(path)]  # fmt: skip
+        outside.append(server.log_path.read_text(errors="replace"))
+        nameless = list(outside)
+        for words in COMMANDS:
+            ran = await asyncio.to_thread(cli_process.run, tmp_path / "none", *words, DATABASE_URL=address)
+            assert "Traceback" not in ran.stderr, (words, ran.stderr)
+            outside.append(ran.stdout + ran.stderr)
+        outside += [path.read_text(errors="replace") for path in tmp_path.rglob("*.log")]
+        for table in TABLES_OF_ACTS:
+            outside += [row[0] for row in await pool.fetch(f"SELECT t::text FROM {table} AS t")]
+    finally:
+        admin.execute(f"DROP ROLE {login}")
+    assert len(outside) > 100
+    for canary in (MESSAGE, KEY, PASSWORD, ANSWER):
+        shown = [text for text in outside if canary in text]
+        assert shown == [], (canary, [text[max(0, text.find(canary) - 400) :][:900] for text in shown[:3]])
+    assert [text for text in nameless if NAME in text] == []
+    for canary in (KEY, PASSWORD):
+        assert [text for text in answers if canary in text] == []
+
+
+def _planted(body: Any, canary: str, names: frozenset[str] | None = None, name: str = "") -> Any:
+    """A body with a canary in each text below these names; below every name for None."""
+    if isinstance(body, dict):
+        return {key: _planted(value, canary, names, key) for key, value in body.items()}
+    if isinstance(body, list):
+        return [_planted(each, canary, names, name) for each in body]
+    return canary if isinstance(body, str) and (names is None or name in names) else body
 
 
 async def _ended(pool: asyncpg.Pool, job: uuid.UUID) -> bool:

@@ -21,7 +21,7 @@ from hippocampus import ContextAssembler, MemorySearch
 from pulse import Event, OpenSessionService, PgNotifyListener, create_pool
 from pulse.postgres.replica import ReplicaReads
 from tests.conftest import copied
-from tests.support import cli_process, mcp_scene, replication
+from tests.support import autonomic_scene, cli_process, mcp_scene, replication
 from tests.support.stream_client import frames_of
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
@@ -91,7 +91,7 @@ class Load:
 async def test_a_failover_under_load(
     pair: tuple[EmbeddedServer, EmbeddedServer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SIGKILL for the primary, pg_promote for the standby: writer, workers, streams, listener and MCP follow."""
+    """SIGKILL for the primary, pg_promote for the standby: writer, workers, ticks, streams, listener and MCP follow."""
     primary, standby = pair
     address = replication.address_of(primary, standby)
     models = {"generator": "local", "embedder": "local"}
@@ -100,8 +100,8 @@ async def test_a_failover_under_load(
         command=words[0], args=words[1:], env=cli_process.environment(tmp_path, DATABASE_URL=address)
     )
     with running_workers(address, tmp_path) as workers, WriterProcess(address, tmp_path / "w.log", **models) as writer:
-        for name in ("fast_replay", "deep_reflection", "retention"):
-            await workers.start(name, module="workers.worker", **models)
+        for name in ("fast_replay", "deep_reflection", "retention", "pulse"):
+            await workers.start(name, module="workers", **models)
         async with (
             await create_pool(address) as pool,
             httpx.AsyncClient(base_url=writer.url, timeout=60, headers=OWNER) as client,
@@ -112,6 +112,7 @@ async def test_a_failover_under_load(
             listener = PgNotifyListener(address, pool)
             await listener.start()
             thread = await pool.fetchval("SELECT id FROM threads WHERE session_id = 's0'")
+            await autonomic_scene.wait_until_it_acts(pool)
             received: list[Event] = []
             listener.subscribe(thread, received.extend, after_sequence=0)
             followed: list[bytes] = []
@@ -159,6 +160,7 @@ async def test_a_failover_under_load(
             waited = WAIT_SECONDS + STALLED_SECONDS
             what = "every job is done by the workers that lived through it"
             await until(lambda: pool.fetchval(left), what, seconds=waited)
+            await autonomic_scene.wait_until_it_acts(pool)
             await listener.stop()
             await sessions.close()
         assert all(worker.popen.poll() is None for worker in workers.started)

@@ -21,7 +21,8 @@ from workers.embedded.server import EmbeddedServer
 pytestmark = [pytest.mark.system, pytest.mark.timing]
 
 ATTEMPTS = 3
-#: Bounds in milliseconds where a must is missed. The search of 1,000 memories takes 11 ms, its must is 8.
+#: Bounds in milliseconds where a must is missed. The search of 1,000 memories takes 9 to 11 ms, its must is 8; the raw
+#: scan of the same vectors takes half of that, so that the must of their ratio is the closer bound.
 MISSED = {"search_small_p50": 16.0}
 
 
@@ -94,4 +95,4 @@ async def test_search_is_fast(bench: tuple[asyncpg.Pool, EmbeddedServer], figure
     async def measure() -> None:
         await search.measure(pool, "1,000 memories", queries, "small")
 
-    await reach(measure, figures, "search_small_p50")
+    await reach(measure, figures, "search_small_p50", "search_small_ratio")

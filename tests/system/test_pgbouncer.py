@@ -15,7 +15,7 @@ import pytest
 from pulse import Event, OpenSessionService, PgNotifyListener, Pool, PoolerError, SchemaError, connect, create_pool
 from pulse.notify.connection import ListenerTiming
 from tests.conftest import cloned, dsn_of
-from tests.support import cli_process, pgbouncer
+from tests.support import autonomic_scene, cli_process, pgbouncer
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess, append, say
@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.system, pytest.mark.timeout(240)]
 SESSIONS = 20
 EVENTS = 5
 BACKENDS = 5
-ROLES = ("writer",), ("worker", "fast_replay"), ("worker", "deep_reflection"), ("worker", "retention")
+WORKERS = ("fast_replay", "deep_reflection", "retention", "pulse")
+ROLES = ("writer",), *(("worker", each) for each in WORKERS)
 NEVER = ListenerTiming(poll_seconds=3600)
 
 
@@ -43,8 +44,8 @@ async def test_all_roles_work_through_it(dsn: str, pooled: str, workers: Workers
     await pgbouncer.wait_until_serving(pooled)
     workers.dsn = pooled
     direct = {"direct_database_url": dsn, "generator": "local", "embedder": "local"}
-    for pool_name in ("fast_replay", "deep_reflection", "retention"):
-        await workers.start(pool_name, module="workers.worker", **direct)
+    for pool_name in WORKERS:
+        await workers.start(pool_name, module="workers", **direct)
     with WriterProcess(pooled, tmp_path / "writer.log", **direct) as writer:
         async with httpx.AsyncClient(base_url=writer.url, timeout=60) as client, await create_pool(pooled) as pool:
             listener = PgNotifyListener(dsn, pool, timing=NEVER)
@@ -66,6 +67,7 @@ async def test_all_roles_work_through_it(dsn: str, pooled: str, workers: Workers
             found = await client.post("/v1/apps/app/users/user/search", json={"query": "which pet does session 7 have"})
             assert "pet 7" in json.dumps(found.json()), found.text
             await until(lambda: _is_healthy(client), "the writer is healthy")
+            await autonomic_scene.wait_until_it_acts(pool)
         events = [line["event"] for line in writer.log()]
         assert "listener_started" in events
         assert not {"listener_lost", "listener_failed"} & set(events)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import re
 import signal
@@ -23,7 +24,7 @@ from tests.support.writer_process import KEY, WriterProcess, free_port, say
 
 pytestmark = pytest.mark.system
 
-ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
+ROLES = {"writer", "fast_replay", "deep_reflection", "retention", "pulse"}
 
 #: Series that fire each alert, and its labels then. One sample a minute, for three hours: `0+60` is one a second.
 FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
@@ -279,7 +280,7 @@ async def test_prometheus_scrapes_every_role_and_answers_every_panel(
     try:
         with writer:
             for role in sorted(ROLES - {"writer"}):
-                workers.spawn(role, module="workers.worker", **settings)
+                workers.spawn(role, module="workers", **settings)
             prometheus.start(writer.port)
             await work(writer.url)
             await until(lambda: prometheus.up() == ROLES, "every role is scraped")
@@ -300,9 +301,32 @@ async def test_prometheus_scrapes_every_role_and_answers_every_panel(
         workers.end()
 
 
-def answers(prometheus: Prometheus) -> Any:
+async def test_a_panel_shows_zero_while_nothing_happens_and_nothing_once_its_processes_are_gone(
+    dsn: str, tmp_path: Path, prometheus: Prometheus
+) -> None:
+    """On a new installation no panel says that it has no data; a zero is no statement about processes that are down."""
+    settings = {f"{role}_metrics_port": str(free_port()) for role in ROLES}
+    workers = Workers(dsn, tmp_path)
+    ask = answers(prometheus, rate_interval="5s")
+    try:
+        with WriterProcess(dsn, tmp_path / "writer.log", api_key=KEY, **settings) as writer:
+            for role in sorted(ROLES - {"writer"}):
+                workers.spawn(role, module="workers", **settings)
+            prometheus.start(writer.port)
+            await until(lambda: prometheus.up() == ROLES, "every role is scraped")
+            for title, several in panels().items():
+                for expression in several:
+                    await until(functools.partial(ask, expression), title)
+    finally:
+        workers.end()
+    zeros = [each for several in panels().values() for each in several if " or on() 0 * " in each]
+    assert len(zeros) > 10
+    await until(lambda: not any(map(ask, zeros)), "what is down is not shown as zero")
+
+
+def answers(prometheus: Prometheus, *, rate_interval: str = "1m") -> Any:
     def ask(expression: str) -> bool:
-        return bool(prometheus.get("query", query=expression.replace("$__rate_interval", "1m"))["result"])
+        return bool(prometheus.get("query", query=expression.replace("$__rate_interval", rate_interval))["result"])
 
     return ask
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import datetime
+import itertools
 import re
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,16 +29,21 @@ from pulse.api_keys import ApiKeyService
 from pulse.events import Event
 from pulse.postgres.statements import load_queries
 from pulse.session_service import OpenSessionService
+from tests.support.autonomic_scene import wait_until_it_acts
+from tests.support.documented_routes import NOBODY, asked_operations, document, filled, routine
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
 from tests.support.writer_process import KEY, WriterProcess
 from workers.migrate import migrate
+from workers.queue.tasks import MAINTENANCE_CRONS
 
 pytestmark = pytest.mark.system
 
 SECRET = "peanuts make me sneeze"
 GROUPS = ("writer", "worker", "reader")
+POOLS = ("fast_replay", "deep_reflection", "retention", "pulse")
+REFUSAL = re.compile(r"permission denied|row-level security|InsufficientPrivilege")
 
 
 def as_role(dsn: str, name: str) -> str:
@@ -63,14 +71,16 @@ async def logins(dsn: str, admin: psycopg.Connection) -> AsyncIterator[dict[str,
         admin.execute(f"DROP ROLE {name}")
 
 
-async def fill(pool: asyncpg.Pool, app: str = "shop", user: str = "mei") -> None:
+async def fill(
+    pool: asyncpg.Pool, app: str = "shop", user: str = "mei", *, session: str = "s", words: str = SECRET
+) -> None:
     sessions = OpenSessionService(pool)
-    session = await sessions.create_session(app, user, {"note": SECRET, "user:note": SECRET}, session_id="s")
-    await sessions.append_event(session, Event(id="e1", author="user", content={"text": SECRET}))
+    made = await sessions.create_session(app, user, {"note": words, "user:note": words}, session_id=session)
+    await sessions.append_event(made, Event(id="e1", author="user", content={"text": words}))
     await sessions.close()
     editor = MemoryEditor(pool)
-    await editor.remember(app, user, f"{SECRET} often")
-    await editor.remember(app, user, GivenFact(key="allergy", value=SECRET))
+    await editor.remember(app, user, f"{words} often")
+    await editor.remember(app, user, GivenFact(key="allergy", value=words))
 
 
 async def test_writer_and_workers_do_all_of_their_work_under_their_roles(
@@ -82,8 +92,8 @@ async def test_writer_and_workers_do_all_of_their_work_under_their_roles(
         WriterProcess(logins["writer"], tmp_path / "writer.log", api_key=KEY) as writer,
         running_workers(logins["worker"], tmp_path) as workers,
     ):
-        for name in ("fast_replay", "deep_reflection", "retention"):
-            await workers.start(name, module="workers.worker", provider="local")
+        for name in POOLS:
+            await workers.start(name, module="workers", provider="local")
         async with httpx.AsyncClient(
             base_url=f"{writer.url}/v1/apps/shop", headers=headers, timeout=WAIT_SECONDS
         ) as client:
@@ -109,10 +119,77 @@ async def test_writer_and_workers_do_all_of_their_work_under_their_roles(
             await call("POST", "/users/mei/forget", json={"whole_user": True})
             await until(lambda: _has(pool, "SELECT count(*) FROM erasures WHERE finished_at IS NOT NULL"))
             assert await pool.fetchval("SELECT count(*) FROM messages") == 0
-    refused = re.compile(r"permission denied|row-level security|InsufficientPrivilege")
-    for log in tmp_path.rglob("*"):
-        if log.is_file():
-            assert not refused.search(log.read_text(errors="replace")), log.read_text()[-3000:]
+            await wait_until_it_acts(pool)
+    assert refusals(tmp_path) == []
+
+
+def refusals(folder: Path) -> list[str]:
+    """The lines of all logs below a folder that say that a role may not do something."""
+    lines = (line for log in folder.rglob("*.log") for line in log.read_text(errors="replace").splitlines())
+    return [line for line in lines if REFUSAL.search(line)]
+
+
+#: A row that a request may name, by the parameter of its path.
+ROWS = {
+    "memory_id": "SELECT id FROM memories",
+    "job_id": "SELECT id FROM consolidation_jobs",
+    "run_id": "SELECT id FROM runs",
+    "document_id": "SELECT id FROM knowledge_documents",
+    "endpoint_id": "SELECT id FROM webhook_endpoints",
+    "erasure_id": "SELECT id FROM erasures",
+    "execution_id": "SELECT id FROM tool_executions",
+    "sequence_num": "SELECT 1",
+}
+#: What makes a row comes first, what removes one last.
+ORDER = ("PUT", "POST", "PATCH", "GET", "DELETE")
+
+
+async def test_every_route_works_as_the_writer_and_every_task_as_the_worker(
+    logins: dict[str, str], tmp_path: Path, pool: asyncpg.Pool
+) -> None:
+    """Each operation of the document with its own example, on rows that are there as far as another one makes them;
+    each task of the upkeep, and each effect of the autonomic layer that changes the database."""
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with (
+        WriterProcess(logins["writer"], tmp_path / "writer.log", api_key=KEY, provider="local") as writer,
+        running_workers(logins["worker"], tmp_path) as workers,
+    ):
+        for name in POOLS:
+            await workers.start(name, module="workers", provider="local")
+        async with httpx.AsyncClient(base_url=writer.url, headers=headers, timeout=WAIT_SECONDS) as client:
+            await fill(pool, "shop", NOBODY, session=NOBODY)
+            page = await document(client)
+            statuses: dict[tuple[str, str], int] = {}
+            for method, path, operation in sorted(asked_operations(page), key=_order):
+                named = {name: await pool.fetchval(f"{sql} LIMIT 1") for name, sql in ROWS.items()}
+                request = routine(page, path, operation, "shop")
+                request["headers"] |= headers
+                real = {name: str(found) for name, found in named.items() if found is not None}
+                async with client.stream(method, filled(path, operation, "shop", real), **request) as reply:
+                    if "text/event-stream" not in reply.headers.get("content-type", ""):
+                        await reply.aread()
+                        assert reply.status_code < 500, (method, path, reply.text)
+                    statuses[method, path] = reply.status_code
+        for task in (*MAINTENANCE_CRONS, "retention"):
+            await pool.execute("SELECT run_upkeep_now($1)", task)
+        for kind in ("gc_vitals", "retention_now", "shed_load", "finalize_idle", "prune", "archive_record"):
+            effect = {"kind": kind, "key": "k", "queue": "effects", "params": {}, "rule": ""}
+            await pool.execute("SELECT end_pulse_tick('main', $1, '{}', '{}', NULL)", [effect])
+        is_done = (
+            "SELECT NOT EXISTS (SELECT FROM procrastinate_jobs"
+            " WHERE status IN ('todo', 'doing') AND queue_name IN ('maintenance', 'effects'))"
+        )
+        await until(lambda: pool.fetchval(is_done), "every task is done")
+        assert await pool.fetch("SELECT task_name FROM procrastinate_jobs WHERE status = 'failed'") == []
+        assert await pool.fetch("SELECT key, meta FROM pulse_events WHERE kind = 'effect-failed'") == []
+    assert refusals(tmp_path) == []
+    assert sum(status < 300 for status in statuses.values()) > 80, statuses
+
+
+def _order(operation: tuple[str, str, Any]) -> tuple[bool, int]:
+    method, path, _ = operation
+    removes = re.search(r"/(forget|cancel|retire|retract|end|disable|rollback)$", path)
+    return removes is not None, ORDER.index(method)
 
 
 async def _has(pool: asyncpg.Pool, sql: str) -> bool:
@@ -170,7 +247,17 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "SELECT * FROM audit_log",
         "INSERT INTO webhook_endpoints (app_name, url) VALUES ('shop', 'https://example.com')",
         "INSERT INTO stream_tickets SELECT * FROM stream_tickets",
+        "INSERT INTO api_keys (id, roles, secret_hash) VALUES ('aaaaaaaaaaaa', '{admin}', sha256('x'))",
+        "INSERT INTO engine_settings VALUES ('test_clock', 'true')",
+        "INSERT INTO reader_scopes VALUES ('x', 'shop', NULL)",
+        "UPDATE data_catalogue SET user_rows = NULL",
+        "UPDATE pulse_events SET key = 'x'",
+        "DELETE FROM pulse_events",
         "TRUNCATE memories",
+        "DROP TABLE vitals",
+        "CREATE TABLE mine (id integer)",
+        "SELECT grant_roles()",
+        "SET ROLE hippocampus_writer",
         "UPDATE app_policies SET redaction = 'off'",
     ),
     "reader": (
@@ -194,12 +281,13 @@ REFUSED: dict[str, tuple[str, ...]] = {
 async def test_what_each_role_may_not_do(pool: asyncpg.Pool, logins: dict[str, str]) -> None:
     """Each of these is refused for want of a privilege, or by the log's own trigger, and changes nothing."""
     await fill(pool)
+    await pool.execute("INSERT INTO pulse_events (scope, kind, key) VALUES ('main', 'tick', '')")
     for group, statements in REFUSED.items():
         connection = await database.connect(logins[group])
         for statement in statements:
             with pytest.raises(asyncpg.PostgresError) as refused:
                 await connection.execute(statement)
-            assert refused.value.sqlstate in ("42501", "HP013", "HP007"), (group, statement, refused.value)
+            assert refused.value.sqlstate in ("42501", "HP013", "HP007", "HP080"), (group, statement, refused.value)
         await connection.close()
 
 
@@ -314,18 +402,137 @@ async def test_no_statement_of_the_program_shows_a_reader_what_is_outside_of_its
     owner = await database.connect(dsn)
     shown = dict.fromkeys(("owner", "reader"), 0)
     tried = 0
-    for path in (*ROOT.glob("pulse/**/*.sql"), *ROOT.glob("hippocampus/**/*.sql"), *ROOT.glob("workers/**/*.sql")):
-        package = ".".join(path.relative_to(ROOT).parent.parts)
-        for name, text in load_queries(package, path.name).items():
-            for row in ids:
-                tried += 1
-                for who, connection in (("owner", owner), ("reader", reader)):
-                    shown[who] += SECRET in await _answer(connection, name, text, row["id"])
+    for _, name, text in _statements():
+        for row in ids:
+            tried += 1
+            for who, connection in (("owner", owner), ("reader", reader)):
+                shown[who] += SECRET in await _answer(connection, name, text, row["id"])
     await reader.close()
     await owner.close()
     assert tried > 900
     assert shown["owner"] > 30
     assert shown["reader"] == 0
+
+
+#: Arguments of a statement, as its comment names them.
+APP, USER = re.compile(r"(?i)(an )?app( or null)?$"), re.compile(r"(?i)(a )?user( or null)?$")
+
+
+async def test_no_statement_shows_or_changes_rows_of_another_user_or_app(dsn: str, pool: asyncpg.Pool) -> None:
+    """Every statement that takes an app and a user, as the owner, who is subject to no policy: with each id of a user's
+    rows, and the names of a user of the same app, or of another app, who has a session of the same name."""
+    await fill(pool, "bank", "eve")
+    rows = await pool.fetch(
+        "SELECT table_name, user_rows FROM data_catalogue WHERE user_rows IS NOT NULL AND user_rows !~ '[$][3-9]'"
+    )
+    every = " UNION ALL ".join(
+        f"SELECT md5(string_agg(r::text, '' ORDER BY r::text)) FROM {table} AS r WHERE {condition}"
+        for table, condition in rows
+    )
+    fingerprint = f"SELECT md5(string_agg(m, '')) FROM ({every}) AS f (m)"
+    for app, user in (("shop", "eve"), ("bank", "mei")):
+        await fill(pool, app, user, words="pears make me laugh")
+    ids = await pool.fetchval(
+        "SELECT array_agg(id) FROM (SELECT id, app_name, user_id FROM threads UNION ALL SELECT id, app_name, user_id"
+        " FROM memories UNION ALL SELECT id, app_name, user_id FROM facts UNION ALL SELECT m.id, t.app_name, t.user_id"
+        " FROM messages AS m JOIN threads AS t ON t.id = m.thread_id) AS r WHERE app_name = 'bank' AND user_id = 'eve'"
+    )
+    before = await pool.fetchval(fingerprint, "bank", "eve")
+    owner = await database.connect(dsn)
+    asked: set[str] = set()
+    effects: dict[str, set[str]] = {"own": set(), "other": set()}
+    for label, name, text in _statements():
+        words = _words(text)
+        places = [[place for place, word in enumerate(words) if kind.match(word)] for kind in (APP, USER)]
+        if not all(places):
+            continue
+        asked.add(label)
+        for found, (who, app, user), is_bare in itertools.product(
+            ids, (("own", "bank", "eve"), ("other", "shop", "eve"), ("other", "bank", "mei")), (False, True)
+        ):
+            names = {places[0][0]: app, places[1][0]: user}
+            async with _undone(owner):
+                shown = await _shown(owner, text, words, found, names, is_bare=is_bare)
+                is_changed = shown is not None and await owner.fetchval(fingerprint, "bank", "eve") != before
+            is_seen = SECRET in (shown or "") or any(str(each) in (shown or "") for each in ids if each != found)
+            effects[who] |= {label} if is_seen or is_changed else set()
+            assert who == "own" or not (is_seen or is_changed), (label, name, app, user, found, shown)
+    await owner.close()
+    assert len(asked) > 100
+    assert len(effects["own"]) >= 40, sorted(asked - effects["own"])
+
+
+def _statements() -> Iterator[tuple[str, str, str]]:
+    """The file, the name and the text of every statement."""
+    for path in (*ROOT.glob("pulse/**/*.sql"), *ROOT.glob("hippocampus/**/*.sql"), *ROOT.glob("workers/**/*.sql")):
+        package = ".".join(path.relative_to(ROOT).parent.parts)
+        for name, text in load_queries(package, path.name).items():
+            yield f"{package}/{path.stem}.{name}", name, text
+
+
+def _words(text: str) -> list[str]:
+    """What the comment of a statement calls its arguments, in their order."""
+    lines = [line for line in text.splitlines() if not re.match("-- (audited$|redacts:)", line)]
+    return re.split(r", |[:;.] ", re.sub(r" \([^)]*\)", " or null", _comment("\n".join(lines))))
+
+
+#: What an argument is, by the first of these that its name in the comment has; all have a row in `fill`.
+NAMED: dict[str, Any] = {
+    "session": "s", "query": "peanuts", "event id": "e1", "key": "allergy", "job type": "fast_replay", "version": 1,
+    "messages": "recent", "sequence": 1,
+}  # fmt: skip
+
+
+def _given(kind: str, word: str, found: uuid.UUID, *, is_bare: bool) -> Any:
+    """What shows and changes the most: many rows, of the user's own names; bare, without any filter or position."""
+    if re.search("or null", word) or (is_bare and not re.search("limit|at most|query|source", word)):
+        return None
+    named = next((value for each, value in NAMED.items() if each in word), None)
+    match kind:
+        case "text" | "varchar":
+            return named if isinstance(named, str) else "x"
+        case "text[]":
+            return ["e1"] if "event" in word else ["memory", "fact", "message"]
+        case "int8[]" | "bigint[]":
+            return [1]
+        case "int4" | "int8" | "integer" | "bigint" | "smallint":
+            return named if isinstance(named, int) else 100
+        case "timestamptz":
+            return datetime.datetime.now(datetime.UTC)
+        case _:
+            return _argument(kind, word, found)
+
+
+@contextlib.asynccontextmanager
+async def _undone(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        yield
+    finally:
+        await transaction.rollback()
+
+
+async def _shown(
+    connection: asyncpg.Connection,
+    text: str,
+    words: list[str],
+    found: uuid.UUID,
+    names: dict[int, str],
+    *,
+    is_bare: bool,
+) -> str | None:
+    """Run a statement for the owner of these names; return what it shows, None if it fails."""
+    try:
+        statement = await connection.prepare(text)
+        given = [
+            names.get(place, _given(each.name, words[place] if place < len(words) else "", found, is_bare=is_bare))
+            for place, each in enumerate(statement.get_parameters())
+        ]
+        async with asyncio.timeout(5):
+            return str([tuple(row) for row in await statement.fetch(*given)])
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError, TypeError, TimeoutError):
+        return None
 
 
 async def _answer(connection: asyncpg.Connection, name: str, text: str, found: uuid.UUID) -> str:

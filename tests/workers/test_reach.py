@@ -35,7 +35,8 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 async def findings() -> dict[str, doctor.Finding]:
-    return {kind: await doctor._of_the_model(load(), kind) for kind in ("generator", "embedder")}
+    settings = load()
+    return {kind: await doctor._of_the_model(settings, kind) for kind in settings.kinds}
 
 
 async def test_it_is_logged_until_it_answers(openai: pytest.MonkeyPatch) -> None:
@@ -114,16 +115,19 @@ async def test_a_host_without_an_answer_is_given_up(openai: pytest.MonkeyPatch, 
     assert all("check that the server is running" in each.fix for each in found.values())
 
 
-async def test_a_writer_reports_both_of_its_models(dsn: str, tmp_path: Path) -> None:
-    """It answers questions by the generator, and embeds queries."""
-    settings = {"generator": "openai:gpt-5.4-mini", "embedder": "openai:tiny", "provider_base_url": NOWHERE}
+async def test_a_writer_reports_all_of_its_models(dsn: str, tmp_path: Path) -> None:
+    """It answers questions by the generator, embeds queries, and reranks what it finds."""
+    settings = {
+        "generator": "openai:gpt-5.4-mini", "embedder": "openai:tiny", "reranker": "openai:rank",
+        "provider_base_url": NOWHERE,
+    }  # fmt: skip
     with WriterProcess(dsn, tmp_path / "log", **settings) as writer:
 
         def reported() -> set[str]:
             return {line["kind"] for line in writer.log() if line["event"] == "model_not_reached"}
 
         # It asks at once, and again after a minute.
-        await until(lambda: reported() == {"generator", "embedder"}, seconds=50)
+        await until(lambda: reported() == {"generator", "embedder", "reranker"}, seconds=50)
 
 
 async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:
@@ -134,10 +138,13 @@ async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:
         found = await findings()
         assert {each.verdict for each in found.values()} == {"ok"}
         assert found["generator"].found == f"openai:gpt-5.4-mini at {fake.url}, key sk-01***, it answers"
+        assert "reranker" not in found
+        openai.setenv("HIPPOCAMPUS_RERANKER", f"openai:{UNKNOWN_MODEL}")
         openai.setenv("HIPPOCAMPUS_GENERATOR", f"openai:{UNKNOWN_MODEL}")
         openai.setenv("HIPPOCAMPUS_EMBEDDER_API_KEY", WRONG_KEY)
         found = await findings()
         assert "there is no such model" in found["generator"].found
+        assert "there is no such model" in found["reranker"].found
         assert "key is not accepted" in found["embedder"].found
         assert all(each.verdict == "problem" and "then restart" in each.fix for each in found.values())
     found = await findings()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from google.genai import types
 
 from hippocampus.by_hand import GivenFact, MemoryEditor
 from hippocampus.consolidation.slices import Stage, read_slice
+from hippocampus.context_assembler import ContextAssembler
 from hippocampus.engine import Hippocampus
 from hippocampus.instructions import InstructionStore
 from hippocampus.integrations.langgraph import HippocampusStore
@@ -221,6 +222,15 @@ async def test_no_model_is_sent_a_secret(pool: asyncpg.Pool, dsn: str) -> None:
     assert slice_ is not None
     sent += [turn.text for turn in slice_.turns]
     await MemorySearch(pool, Ears()).search(app_name=APP, user_id=USER, query=TEXT)  # type: ignore[arg-type]
+
+    class Judge:
+        async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+            sent.extend((query, *texts))
+            return [0.0 for _ in texts]
+
+    search = MemorySearch(pool, reranker=Judge())
+    assert (await search.search(app_name=APP, user_id=USER, query=TEXT)).reranked
+    assert (await ContextAssembler(pool, reranker=Judge()).recall(app_name=APP, user_id=USER, query=TEXT)).reranked
     async with Hippocampus(dsn, app=APP, embedder=Ears()) as memory:  # type: ignore[arg-type]
         store = HippocampusStore(memory, index={})
         await store.aput(("notes",), "k", {"text": TEXT})

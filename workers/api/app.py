@@ -37,6 +37,7 @@ from hippocampus.http.routes import (
 from hippocampus.instructions import InstructionStore
 from hippocampus.knowledge.service import KnowledgeServices
 from hippocampus.memory_service import OpenMemoryService
+from hippocampus.rerank import RerankOptions
 from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import MemoryRetentionManager
 from hippocampus.search import MemorySearch
@@ -95,7 +96,7 @@ from workers.api.document import DocumentedApi
 from workers.api.health import HealthCheck
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.providers.protocols import Embedder, Generator, Reranker
     from pulse.database import Pool
     from workers.api.cells import CellDirectory
     from workers.api.live_streams import LiveStreams
@@ -184,6 +185,7 @@ def build_api(
     *more: BaseRoute,
     directory: CellDirectory | None = None,
     cell: str = DEFAULT_CELL,
+    reranker: Reranker | None = None,
     tools_of_apps: ToolRegistries | None = None,
     found_at: float | None = None,
 ) -> ASGIApp:
@@ -195,7 +197,7 @@ def build_api(
     """
     app = bare_api(test_routes=settings.test_routes)
     health = HealthCheck(settings.dsn or "", settings.schema_name, found_at=found_at)
-    services = _services(settings, pool, live, embedder, generator, metrics)
+    services = _services(settings, pool, live, embedder, generator, reranker, metrics)
     services |= {HealthCheck: health, ToolRegistries: tools_of_apps or ToolRegistries(pool)}
     provide(app, services)
     app.router.routes.extend(more)
@@ -215,10 +217,12 @@ def _services(
     live: LiveStreams,
     embedder: Embedder,
     generator: Generator,
+    reranker: Reranker | None,
     metrics: WriterMetrics,
 ) -> dict[type, object]:
     reads = _replica_reads(settings, pool)
-    assembler = ContextAssembler(pool, embedder, on_degraded=metrics.degraded, reads=reads)
+    reranked = RerankOptions(reranker=reranker, rerank_seconds=settings.rerank_seconds)
+    assembler = ContextAssembler(pool, embedder, on_degraded=metrics.degraded, reads=reads, **reranked)
     origins = frozenset(filter(None, settings.stream_origins.split(",")))
     return {
         Admission: Admission(at_once=4 * settings.database_pool_size),
@@ -231,14 +235,14 @@ def _services(
         ErasureService: ErasureService(pool),
         FileAdmission: FileAdmission(at_once=4 * settings.database_pool_size),
         InstructionStore: InstructionStore(pool),
-        KnowledgeServices: KnowledgeServices(pool, embedder, generator),
+        KnowledgeServices: KnowledgeServices(pool, embedder, generator, **reranked),
         MemoryArchive: MemoryArchive(pool),
         MemoryEditor: MemoryEditor(pool),
         MemoryReplay: MemoryReplay(pool, generator, embedder, slice_tokens=settings.slice_tokens),
         MemoryRetentionManager: MemoryRetentionManager(pool),
-        MemorySearch: MemorySearch(pool, embedder, on_degraded=metrics.degraded, reads=reads),
+        MemorySearch: MemorySearch(pool, embedder, on_degraded=metrics.degraded, reads=reads, **reranked),
         ModelPrices: ModelPrices.parse(settings.model_prices, settings.price_currency),
-        OpenMemoryService: OpenMemoryService(pool, embedder),
+        OpenMemoryService: OpenMemoryService(pool, embedder, **reranked),
         OpenSessionService: live.sessions,
         PgNotifyListener: live.listener,
         ReadAdmission: ReadAdmission(at_once=4 * settings.database_pool_size),

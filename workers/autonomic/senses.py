@@ -30,6 +30,8 @@ _STATEMENTS = Statements("workers.autonomic", "senses.sql")
 GAP_SECONDS = 15.0
 SETTLING_SECONDS = HEARTBEAT_SECONDS + 5.0
 NETWORK_SECONDS_MAX = 1.5
+#: Senses that begin within so many seconds of each other share a survey.
+SURVEY_SECONDS = 1.0
 #: The size of a database is read from its files: rarely.
 SLOW_MS = 30_000
 _PRESSURE = Path("/proc/pressure/memory")
@@ -164,24 +166,27 @@ class SharedSenses:
         self._collected_at = float("-inf")
         self._settled_at = float("inf")
         self._errors: dict[tuple[Any, ...], dict[str, int]] | None = None
+        self._survey: asyncio.Task[Any] | None = None
+        self._surveyed_at = float("-inf")
+        self._surveyed: set[str] = set()
 
     async def processes(self) -> dict[str, Any]:
         """Return for how long each process has not been seen."""
-        rows = await _STATEMENTS.fetch(self._pool, "processes", timeout=3)
+        rows = await self._read("processes")
         now = time.monotonic()
         if now - self._collected_at > GAP_SECONDS:
             self._settled_at = now + SETTLING_SECONDS
         self._collected_at = now
         return {
-            "processes": [{**dict(row), "age": round(row["age"], 1)} for row in rows],
+            "processes": [{**row, "age": round(row["age"], 1)} for row in rows],
             "is_settling": now < self._settled_at,
             "report_seconds": HEARTBEAT_SECONDS,
         }
 
     async def errors(self) -> dict[str, Any]:
         """Return how often each error was logged since the last call, of those that have one of the keywords."""
-        rows = await _STATEMENTS.fetch(self._pool, "errors", timeout=3)
-        counts = {tuple(row)[:4]: dict(row["errors"]) for row in rows}
+        rows = await self._read("errors")
+        counts = {tuple(process): dict(errors) for *process, errors in rows}
         before, self._errors = self._errors, counts
         new: dict[str, int] = {}
         for process, errors in counts.items() if before is not None else ():
@@ -191,14 +196,27 @@ class SharedSenses:
                     new[name] = new.get(name, 0) + count - known.get(name, 0)
         return {"new": new}
 
+    async def _read(self, part: str) -> list[Any]:
+        """Return a part of a survey. Its senses measure at the same pace, and one statement serves them all; each gets
+        a part once. One that hangs is waited for: no other begins beside it."""
+        survey = self._survey
+        is_old = part in self._surveyed or time.monotonic() - self._surveyed_at > SURVEY_SECONDS
+        if survey is None or (is_old and survey.done()):
+            survey = self._survey = asyncio.create_task(_STATEMENTS.fetch_one(self._pool, "survey", timeout=3))
+            self._surveyed_at = time.monotonic()
+            self._surveyed.clear()
+        self._surveyed.add(part)
+        row = await asyncio.shield(survey)
+        return row[part]  # type: ignore[no-any-return] # jsonb
+
     def _is_named(self, error: str) -> bool:
         return not self._keywords or any(each in error.lower() for each in self._keywords)
 
     async def models(self) -> dict[str, Any]:
         """Return the breakers that are not closed, and for how long."""
-        rows = await _STATEMENTS.fetch(self._pool, "breakers", timeout=3)
+        rows = await self._read("breakers")
         return {
-            "breakers": [{**dict(row), "seconds": round(row["seconds"], 1)} for row in rows],
+            "breakers": [{**row, "seconds": round(row["seconds"], 1)} for row in rows],
             "has_command": self._has_command,
         }
 

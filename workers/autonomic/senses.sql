@@ -1,22 +1,24 @@
--- name: processes
--- Every process that was seen within an hour, and for how many seconds it has not been.
-SELECT role, coalesce(machine, host) AS machine, host, port, pid,
-       extract(epoch FROM started_at)::double precision AS started_at,
-       extract(epoch FROM clock_timestamp() - seen_at)::double precision AS age
-FROM metrics_targets WHERE seen_at > clock_timestamp() - interval '1 hour' ORDER BY role, host, port
+-- name: survey
+-- In one row: every process that was seen within an hour, and for how many seconds it has not been; how often each has
+-- logged which errors; the breakers that are not closed, and for how many seconds.
+SELECT (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.role, p.host, p.port), '[]')
+        FROM (SELECT t.role, coalesce(t.machine, t.host) AS machine, t.host, t.port, t.pid,
+                     extract(epoch FROM t.started_at)::double precision AS started_at,
+                     extract(epoch FROM clock_timestamp() - t.seen_at)::double precision AS age
+              FROM metrics_targets AS t WHERE t.seen_at > clock_timestamp() - interval '1 hour') AS p) AS processes,
+       (SELECT coalesce(jsonb_agg(jsonb_build_array(t.host, t.port, t.pid,
+                                                    extract(epoch FROM t.started_at)::double precision, t.errors)), '[]')
+        FROM metrics_targets AS t WHERE t.errors IS NOT NULL) AS errors,
+       (SELECT coalesce(jsonb_agg(to_jsonb(b) ORDER BY b.name), '[]')
+        FROM (SELECT c.name, c.state,
+                     extract(epoch FROM clock_timestamp()
+                                        - coalesce(c.first_failure_at, c.changed_at))::double precision AS seconds
+              FROM call_breakers AS c WHERE c.state <> 'closed') AS b) AS breakers
 
 -- name: own_processes
 -- Of one machine.
 SELECT role, machine, host, port, pid, extract(epoch FROM started_at)::double precision AS started_at
 FROM metrics_targets WHERE machine = $1 AND seen_at > clock_timestamp() - interval '1 minute'
-
--- name: errors
-SELECT host, port, pid, extract(epoch FROM started_at)::double precision AS started_at, errors
-FROM metrics_targets WHERE errors IS NOT NULL
-
--- name: breakers
-SELECT name, state, extract(epoch FROM clock_timestamp() - coalesce(first_failure_at, changed_at))::double precision AS seconds
-FROM call_breakers WHERE state <> 'closed' ORDER BY name
 
 -- name: queues
 SELECT queue_name, oldest_seconds FROM queue_ages()

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import anyio
 
     from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.rerank import RerankOptions
     from pulse.database import Pool
     from pulse.sandbox.records import SandboxBackend
 
@@ -58,6 +59,7 @@ async def serve(
     app_name: str,
     user_id: str,
     roles: Collection[Role],
+    reranked: RerankOptions,
     user_roles: Collection[str] = (),
     sandbox: SandboxBackend | None = None,
 ) -> None:
@@ -65,11 +67,12 @@ async def serve(
 
     Args:
         roles: what the client may do.
+        reranked: how searches are.
         user_roles: the user's, for corpora and registered tools.
         sandbox: where registered tools run code; closed at the end.
     """
     sessions = OpenSessionService(pool)
-    assembler = ContextAssembler(pool, embedder)
+    assembler = ContextAssembler(pool, embedder, **reranked)
     tools = ToolRegistries(pool, sandbox)
     caller = Caller(
         app_name=app_name,
@@ -78,12 +81,12 @@ async def serve(
         services=Services(
             pool=pool,
             sessions=sessions,
-            memory=OpenMemoryService(pool, embedder),
-            search=MemorySearch(pool, embedder),
+            memory=OpenMemoryService(pool, embedder, **reranked),
+            search=MemorySearch(pool, embedder, **reranked),
             assembler=assembler,
             answers=AnswerService(assembler, generator),
             tools=tools,
-            knowledge=KnowledgeServices(pool, embedder, generator),
+            knowledge=KnowledgeServices(pool, embedder, generator, **reranked),
         ),
         slot=contextlib.nullcontext,
         roles=tuple(user_roles),

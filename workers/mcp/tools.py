@@ -143,7 +143,12 @@ async def search_memory(caller: Caller, given: SearchArguments) -> Found:
         if budget.is_spent():
             break
         results.append(_hit(each, budget))
-    return Found(results=results, truncated=budget.was_cut, note=found.degraded)
+    return Found(results=results, truncated=budget.was_cut, note=_note(found.degraded, found.rerank_failure))
+
+
+def _note(*reasons: str | None) -> str | None:
+    """Return why a search did less than it could, None if nothing failed."""
+    return "; ".join(filter(None, reasons)) or None
 
 
 def _narrowed(given: SearchArguments) -> SearchFilter:
@@ -324,7 +329,7 @@ async def search_knowledge(caller: Caller, given: KnowledgeArguments) -> Passage
                 score=hit.score,
             )
         )
-    return Passages(results=results, truncated=budget.was_cut, note=found.degraded)
+    return Passages(results=results, truncated=budget.was_cut, note=_note(found.degraded, found.rerank_failure))
 
 
 class DocumentArguments(Arguments):

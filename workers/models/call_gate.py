@@ -253,6 +253,28 @@ def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: s
     return SharedCallGate(pool, rule, metrics)
 
 
+def reranker_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate | None:
+    """Return the gate before the calls of the reranker, None if there is none.
+
+    Its limit is the model's, its breaker its own: that a model is too slow for a search says nothing of other calls.
+    """
+    if "reranker" not in settings.kinds:
+        return None
+    chosen = settings.chosen("reranker")
+    rule = GateRule(
+        provider=chosen.provider,
+        limit=chosen.model,
+        breaker=f"{role} rerank/{chosen.model}",
+        calls_per_second=settings.generate_calls_per_second,
+        burst=settings.generate_calls_burst,
+        wait_seconds_max=min(settings.limit_wait_seconds_max, SEARCH_WAIT_SECONDS_MAX),
+        call_seconds_max=settings.rerank_seconds,
+        failures_max=settings.breaker_failures,
+        open_seconds=settings.breaker_open_seconds,
+    )
+    return SharedCallGate(pool, rule, metrics)
+
+
 def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for vectors that a role's processes make."""
     chosen = settings.chosen("embedder")

@@ -1,4 +1,4 @@
-"""The generator and the embedder that the settings ask for."""
+"""The generator, the embedder and the reranker that the settings ask for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from workers.settings import SettingsError
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
-    from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
     from workers.settings import ChosenModel, Settings
+
+
+#: Of the time that a search gives its reranker, the part of the call.
+_CALL_PART = 0.9
 
 
 def make_generator(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Generator:
@@ -31,6 +35,30 @@ def make_generator(settings: Settings, on_call: CallObserver | None = None, gate
             output_tokens_max=settings.generator_output_tokens_max,
         )
         return registry.find(chosen.provider).load().make_generator(config)
+
+
+def make_reranker(
+    settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None
+) -> ModelReranker | None:
+    """Return the chosen reranker, None if there is none; the caller closes it. A search makes one call, no second.
+
+    Raises:
+        SettingsError: as `make_generator`; also if nothing of the provider reranks.
+    """
+    if "reranker" not in settings.kinds:
+        return None
+    chosen, generator = settings.chosen("reranker"), settings.chosen("generator")
+    is_same = (chosen.name, chosen.base_url) == (generator.name, generator.base_url)
+    named = settings.generator_features if is_same else "auto"
+    with _naming(chosen):
+        config = dataclasses.replace(
+            # Its own limit comes first, so that a server that is too slow is seen to fail.
+            _config(settings, chosen, _CALL_PART * settings.rerank_seconds, on_call, gate),
+            attempts=1,
+            features=None if named == "auto" else features.parse(named),
+            output_tokens_max=settings.generator_output_tokens_max,
+        )
+        return registry.find(chosen.provider).make_reranker(config)
 
 
 def make_embedder(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Embedder:

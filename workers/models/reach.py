@@ -15,7 +15,7 @@ from hippocampus.errors import PermanentProviderError, ProviderError
 from hippocampus.providers.protocols import Checkable
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
     from workers.settings import ChosenModel
 
 _log = structlog.get_logger("workers.models.reach")
@@ -25,7 +25,7 @@ CHECK_SECONDS_MAX = 8.0
 REPEAT_SECONDS = 60.0
 
 
-async def fault_of(model: Generator | Embedder) -> ProviderError | None:
+async def fault_of(model: Generator | Embedder | ModelReranker) -> ProviderError | None:
     """Return why a model would not answer now; None if it would, or cannot be asked."""
     if not isinstance(model, Checkable):
         return None
@@ -49,7 +49,9 @@ def advice(chosen: ChosenModel, fault: ProviderError) -> str:
 
 
 async def report_unreachable(
-    models: Iterable[tuple[ChosenModel, Generator | Embedder]], *, repeat_seconds: float = REPEAT_SECONDS
+    models: Iterable[tuple[ChosenModel, Generator | Embedder | ModelReranker]],
+    *,
+    repeat_seconds: float = REPEAT_SECONDS,
 ) -> None:
     """Log each model that does not answer, at once and then again each minute, until it has answered once."""
     waiting = {chosen: model for chosen, model in models if isinstance(model, Checkable)}

@@ -3347,6 +3347,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * CorpusInput
@@ -5167,6 +5177,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * KnowledgeSearchInput
@@ -6122,6 +6142,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * RefusedTextsView
@@ -6716,6 +6746,16 @@ export interface components {
              * @description Why only the text was searched; null if nothing failed.
              */
             degraded: string | null;
+            /**
+             * Reranked
+             * @description Whether a reranker ordered the first 50 of what was found.
+             */
+            reranked: boolean;
+            /**
+             * Rerank Failure
+             * @description Why not, although there is one: the first order stands.
+             */
+            rerank_failure: string | null;
         };
         /**
          * SecretView

@@ -78,6 +78,8 @@ class RecallView(View):
     total_tokens: Annotated[int, Field(description="The tokens of the text; never over max_tokens.")]
     language: Literal["en", "zh"]
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
+    reranked: Annotated[bool, Field(description="Whether a reranker ordered the first 50 of what was found.")]
+    rerank_failure: Annotated[str | None, Field(description="Why not, although there is one: the first order stands.")]
 
 
 class MessageView(View):
@@ -135,6 +137,8 @@ class ContextView(View):
     account: list[SectionView]
     left_out: list[LeftOutView]
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
+    reranked: Annotated[bool, Field(description="Whether a reranker ordered the first 50 of what was found.")]
+    rerank_failure: Annotated[str | None, Field(description="Why not, although there is one: the first order stands.")]
 
     @classmethod
     def of_window(cls, window: ContextWindow, *, explain: bool) -> ContextView:

@@ -272,6 +272,8 @@ class KnowledgeResponseView(View):
     total_count: int
     query: str
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
+    reranked: Annotated[bool, Field(description="Whether a reranker ordered the first 50 of what was found.")]
+    rerank_failure: Annotated[str | None, Field(description="Why not, although there is one: the first order stands.")]
 
 
 class KnowledgeCitationView(View):

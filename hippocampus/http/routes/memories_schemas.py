@@ -132,6 +132,8 @@ class SearchView(View):
     results: list[ResultView]
     total_count: Annotated[int, Field(description="The number of matching rows.")]
     degraded: Annotated[str | None, Field(description="Why only the text was searched; null if nothing failed.")]
+    reranked: Annotated[bool, Field(description="Whether a reranker ordered the first 50 of what was found.")]
+    rerank_failure: Annotated[str | None, Field(description="Why not, although there is one: the first order stands.")]
 
 
 class MemoryView(View):

@@ -1,18 +1,28 @@
-"""Any text model of fastembed. Its files are downloaded at the first use, by fastembed."""
+"""Any text model and cross-encoder of fastembed. Its files are downloaded at the first use, by fastembed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from hippocampus.providers.in_process import Encode, InProcessEmbedder, library, no_generator
+from hippocampus.providers import registry
+from hippocampus.providers.in_process import (
+    Encode,
+    InProcessEmbedder,
+    InProcessReranker,
+    Score,
+    library,
+    no_generator,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hippocampus.providers.protocols import EmbeddingTask
     from hippocampus.providers.registry import ModelConfig
 
 PROVIDER = "fastembed"
+_KNOWN = registry.PROVIDERS[PROVIDER].reranking_model
 #: Most models read 512 tokens and ignore the rest.
 _TEXT_TOKENS_MAX = 450
 _TEXTS_PER_CALL_MAX = 32
@@ -38,3 +48,27 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
         return encode
 
     return InProcessEmbedder(config.model, load, limits, size=int(models.get_embedding_size(config.model)))
+
+
+def make_reranker(config: ModelConfig) -> InProcessReranker:
+    """Return a cross-encoder; see `hippocampus.providers.registry.ProviderModule`.
+
+    The model may be a folder with the files of one: ``onnx/model.onnx`` and those of its tokenizer. Then nothing is
+    downloaded.
+    """
+    library("fastembed")
+    encoders = library("fastembed.rerank.cross_encoder").TextCrossEncoder
+
+    def load() -> Score:
+        folder = Path(config.model)
+        # The library knows models by name: of a folder, any whose file is where that of most is.
+        given = {"model_name": _KNOWN, "specific_model_path": str(folder)} if folder.is_dir() else {}
+        model = encoders(**{"model_name": config.model, **given})
+
+        def score(query: str, texts: list[str]) -> Iterable[Any]:
+            scores: Iterable[Any] = model.rerank(query, texts)
+            return scores
+
+        return score
+
+    return InProcessReranker(config.model, load)

@@ -79,6 +79,32 @@ _ENDED_EN = re.compile(
     r"|cancelled|canceled|let go of) (?P<what>.+)",
     re.IGNORECASE,
 )
+#: Somebody's move to another place, not that of a date: a plan of it has come about.
+_RELOCATED_EN = re.compile(
+    r"\b(?:I|we)(?:'ve| have)? (?:just |finally |already |recently )?moved (?:last |yesterday"
+    rf"|on {patterns_en.DAYS}|(?:in|out|house|home|flat|back|here|over|to|into|from)\b"
+    rf"(?! {patterns_en.DAYS}|(?: the)? \d| {patterns_en.MONTH}\b| (?:next|this|an?) ))",
+    re.IGNORECASE,
+)
+#: What was bought is for somebody else.
+_GIFT_EN = re.compile(
+    r"^(?:it|that|they)(?:'s| is| was|'re| are| were) (?:actually |really |meant (?:as|to be) )?"
+    r"(?:not for me\b|(?:an? )?(?:[a-z]+ )?(?:gifts?|presents?|surprise) for (?!me\b|us\b))",
+    re.IGNORECASE,
+)
+_RELOCATING_EN = re.compile(
+    rf"\b(?:I'm|we're|I am|we are|I'll be|we'll be) moving (?!it\b|to {patterns_en.DAYS}|to the \d)", re.IGNORECASE
+)
+_RELOCATED_ZH = re.compile(
+    "(?<!没)(?<!不)搬(?:家|到|来|去|进|过来|过去)[^，。改推挪延提]{0,8}了|已经搬|搬完|搬好|[前昨上][^，。]{0,6}搬[到来进]"
+)
+_RELOCATION = re.compile(r"\b(?:mov(?:e|es|ing)|relocat\w+)\b|搬", re.IGNORECASE)
+#: What somebody no longer does, though they would like to.
+_MISSED_EN = re.compile(
+    r"^(?:I|we) (?:(?:really|already|still|do|so) )*miss (?P<what>(?:[a-z]+ )?[a-z]{2,}ing)\b"
+    r"(?!.*\b(?:when|if|today|tonight|tomorrow|this week)\b)",
+    re.IGNORECASE,
+)
 _WORKPLACE_EN = re.compile(
     r"\b(?:jobs?|work|position|notice|firm|company|office|place|boss|shop|store|school|hospital|agency|factory"
     r"|bank|bakery"
@@ -354,17 +380,21 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
                 for each in ending
                 if each.topic not in ("plan", "goal") or re.search(r"cancel|drop|g[ai]ve", text)
             ]
-    moved = _MOVED_EN.search(text)
+    if over := _over_en(said, held, turn):
+        return [Correction(each, None) for each in over]
+    moved = None if _RELOCATED_EN.search(text) else _MOVED_EN.search(text)
     after = _TIME_EN.search(text, moved.end()) if moved else None
     time = after[0].strip() if after else find_time(text, chinese=False)
     if time and moved:
-        dated = [each for each in held if find_time(each.text, chinese=False)]
+        relocating = _RELOCATING_EN.search(text) is not None
+        dated = [each for each in held if not relocating or _RELOCATION.search(each.text)]
+        dated = [each for each in dated if find_time(each.text, chinese=False)]
         dated = [each for each in dated if each.topic in _DATED] or [
             each for each in dated if each.topic not in _UNDATED and _overlapping([each], text)
         ]
         target = _target(dated, text, turn, speaks_of_it=bool(_IT_EN.search(text)) or not states)
         if target and not (states and not _overlapping([target], text)):
-            return [Correction(target, _moved_en(target.text, time))]
+            return [Correction(target, moved_en(target.text, time))]
     if _OFF_EN.search(text):
         plans = [
             each
@@ -408,7 +438,24 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
     return []
 
 
-def _moved_en(text: str, time: str) -> str:
+def _over_en(said: str, held: Sequence[Held], turn: int) -> list[Held]:
+    """Return what a sentence without its opening says is over: what is missed, was given away, or came about."""
+    if match := _MISSED_EN.match(said):
+        return [each for each in _overlapping(held, match["what"]) if each.topic in ("habit", "member", "plays")]
+    if _GIFT_EN.match(said):
+        owned = [each for each in held if each.topic == "owns" and each.turn is not None and turn - each.turn <= 2]
+        return owned[-1:]
+    return _moves(held, turn) if _RELOCATED_EN.search(said) else []
+
+
+def _moves(held: Sequence[Held], turn: int) -> list[Held]:
+    """Return the plans to move to another place."""
+    plans = [each for each in held if each.topic in ("plan", "goal") and each.turn != turn]
+    return [each for each in plans if _RELOCATION.search(each.text)]
+
+
+def moved_en(text: str, time: str) -> str:
+    """Return an English text with a time in place of the last one that it names."""
     times = list(_TIME_EN.finditer(text))
     if not times:
         return f"{text} {time}"
@@ -425,6 +472,8 @@ def _moved_en(text: str, time: str) -> str:
 def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
     if (match := _INSTEAD_ZH.search(text)) and (found := _containing(held, match["old"])):
         return [Correction(found, found.text.replace(match["old"], match["new"], 1))]
+    if _RELOCATED_ZH.search(text) and (moves := _moves(held, turn)):
+        return [Correction(each, None) for each in moves]
     moved = _MOVED_ZH.search(text)
     after = _TIME_ZH.search(text, moved.end()) if moved else None
     time = after[0] if after else find_time(text, chinese=True)
@@ -436,7 +485,7 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         ]
         target = _target(dated, text, turn, speaks_of_it=True, reach=200)
         if target:
-            return [Correction(target, _moved_zh(target.text, time))]
+            return [Correction(target, moved_zh(target.text, time))]
     if _WELL_ZH.search(text) and (about := _overlapping(held, text)):
         well = [each for each in about if each.topic in ("health", "allergy", "diet", "rule")]
         if well:
@@ -517,7 +566,8 @@ def is_only_moved(text: str, held: Held, *, chinese: bool) -> bool:
     return content(_MOVE_EN.sub("", _TIME_EN.sub(" ", text))) <= held.about
 
 
-def _moved_zh(text: str, time: str) -> str:
+def moved_zh(text: str, time: str) -> str:
+    """Return a Chinese text with a time in place of the last one that it names."""
     times = list(_TIME_ZH.finditer(text))
     last = times[-1]
     month = re.match(".*?月", last[0])

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hippocampus.providers.local import (
     clauses,
     corrections,
+    dates,
     families,
     families_en,
     families_zh,
@@ -26,6 +27,7 @@ from hippocampus.providers.local import (
     patterns_en_life,
     patterns_zh,
     people,
+    restated,
     sentences,
     slots,
     updates,
@@ -121,7 +123,10 @@ _POST_HOLDERS = frozenset(
     words.listed("boss manager supervisor landlord landlady coach trainer 上司 领导 老板 导师 班主任 教练 主管 经理")
 )
 #: What changes when the same plan is stated again, and so is not part of its key.
-_TIME = re.compile(rf"\b(?:on |at |in |by |from )?{patterns_en.TIME}(?=\W|$)|{patterns_zh.TIME}", re.IGNORECASE)
+_TIME = re.compile(
+    rf"{dates.RANGE_EN}|{dates.RANGE_ZH}|\b(?:on |at |in |by |from )?{patterns_en.TIME}(?=\W|$)|{patterns_zh.TIME}",
+    re.IGNORECASE,
+)
 _NEGATED = (
     (re.compile(r"^(?:I'm|I am) (?:not|no longer) ", re.IGNORECASE), "I'm "),
     (re.compile(r"^(?:we're|we are) (?:not|no longer) ", re.IGNORECASE), "we're "),
@@ -196,15 +201,26 @@ def _read(slice_: ConversationSlice) -> _Ledger:
         if sentences.is_assistant(turn):
             continue
         relatives = kin.setdefault(objects.slug(turn.author) if turn.author != "user" else "", people.People())
-        relatives.begin_turn(asked, turn.author)
+        if "?" in asked or not restated.opens(turn.text):
+            relatives.begin_turn(asked, turn.author)
         whose = owners.Reader(relatives)
-        for sentence in sentences.of_turn(turn):
-            found = [each for each in _of_sentence(sentence, relatives) if not _is_of_moment(each, sentence)]
-            if not sentence.is_question:
-                ledger.correct(sentence, whose, found, asked if sentence.position == 0 else "")
+        for sentence in _parts_of(turn):
+            answered = asked if sentence.position == 0 else ""
+            again = ledger.restated(sentence, answered)
+            stating, cited = again or (sentence, ())
+            found = [each for each in _of_sentence(stating, relatives) if not _is_of_moment(each, stating)]
+            if again is None and not sentence.is_question:
+                ledger.correct(sentence, whose, found, answered)
             for each in found:
-                ledger.keep(_fact(each, turn), each.pattern.topic.partition(":")[0], sentence)
+                ledger.keep(_fact(each, turn, cited), each.pattern.topic.partition(":")[0], stating)
     return ledger
+
+
+def _parts_of(turn: Turn) -> Iterator[Sentence]:
+    """Yield the sentences of a turn, what puts the rest of its sentence right by itself."""
+    for sentence in sentences.of_turn(turn):
+        for text in restated.parts(sentence.text):
+            yield sentence if text == sentence.text else replace(sentence, text=text)
 
 
 #: Asks for a text, so that 'keep it short' beside it is about that text.
@@ -312,6 +328,47 @@ class _Ledger:
             source_seqs=tuple(sorted({*before.source_seqs, *fact.source_seqs})),
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
+
+    def restated(self, sentence: Sentence, before: str) -> tuple[Sentence, tuple[int, ...]] | None:
+        """Return the last sentence that stated something with what this one puts right in it, and the turns cited.
+
+        What it stated ends. None if this sentence does not merely put something right.
+
+        Args:
+            before: the turn before, if the sentence may answer a question in it.
+        """
+        turn = sentence.turn
+        if sentence.is_question:
+            return None
+        place = max(
+            (
+                (said.turn.sequence_num, said.position)
+                for said in self._said.values()
+                if said.turn.author == turn.author and said is not sentence
+            ),
+            default=None,
+        )
+        if place is None or turn.sequence_num - place[0] > _RESTATED_TURNS:
+            return None
+        stating = {
+            identity: said
+            for identity, said in self._said.items()
+            if (said.turn.sequence_num, said.position) == place and said.turn.author == turn.author
+        }
+        said = next(iter(stating.values()))
+        stated = [held for identity, held in self._held.items() if identity in stating]
+        text = restated.in_place(
+            sentence.text, said.text, stated, chinese=said.is_cjk, answers="?" in before or "？" in before
+        )
+        if text is None:
+            return None
+        cited = tuple(sorted({seq for held in stated for seq in self._cited(held)}))
+        for held in stated:
+            self._end(held, turn.sequence_num)
+        if place != (turn.sequence_num, sentence.position):
+            self._outdate(sentence, None)
+        self._outdate(said, text)
+        return replace(said, text=text), cited
 
     def correct(self, sentence: Sentence, whose: owners.Reader, found: list[_Found], before: str = "") -> None:
         """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`.
@@ -551,6 +608,8 @@ _WORK = frozenset(
 #: What is somebody's own: it gives way only to what is said of the same person.
 _OF_ONE = _WORK | _DATED_TOPICS
 _POSTS = frozenset(("employer", "occupation", "business", "new_job", "employment"))
+#: Between a statement and what merely puts it right: an answer.
+_RESTATED_TURNS = 2
 #: Of a sentence that is too long to be compared at once.
 _PIECE = re.compile(rf".{{1,{clauses.SENTENCE_CHARS_MAX - 1}}}(?:[,，;；、\s]|$)", re.DOTALL)
 #: Work that somebody has beside other work.
@@ -583,6 +642,21 @@ _SAID_OF_RULES = corrections.content(
     "answer answers reply replies respond keep please use call write give speak message messages always never short"
     " sentence sentences words text rule me them 以后 回答 回复 说话 本人 不要 给本 推荐 提醒 时候 写上 一点"
     " 简短 叫本 跟本"
+)
+_LANGUAGE = (
+    r"(?:English|French|German|Italian|Spanish|Portuguese|Japanese|Chinese|Mandarin|Cantonese|Korean|Arabic|Russian|Polish"
+    r"|Dutch|Swedish|Danish|Norwegian|Finnish|Greek|Turkish|Hindi|Vietnamese|Thai|Czech|Hungarian|Ukrainian|Hebrew)"
+)
+#: One language holds for all that is said.
+_IN_LANGUAGE = re.compile(
+    rf"\b(?:answer|reply|respond|speak|talk|write|chat)(?:ing|s)?(?: (?:to )?(?:me|them|us|back|only|always"
+    rf"|everything))* (?:in )?{_LANGUAGE}\b|\b(?:use|switch(?: back)? to) (?:only )?{_LANGUAGE}\b"
+    r"|[用说讲换成以](?:[英日法德韩俄]|西班牙|意大利)[文语]|[用说讲换成以](?:中文|汉语|普通话|国语|粤语|广东话)",
+    re.IGNORECASE,
+)
+_CONDITION = re.compile(
+    r"\b(?:when|whenever|if|unless|about|for|with|to my|during|except)\b|的时候|如果|要是|除了|[和跟对给](?!我|本人)",
+    re.IGNORECASE,
 )
 _GRADED = frozenset(("school", "studies", "occupation"))
 _GRADE = re.compile(
@@ -651,6 +725,8 @@ def _gives_way(held: Held, topic: str, fact: ExtractedFact, sentence: str) -> bo
     if topic in _WORK and held.topic == "plan" and _NEW_WORK.search(sentence):
         return bool(_LEAVING.search(held.text))
     if topic == "rule" and held.topic == "rule":
+        if all(_IN_LANGUAGE.search(each) and not _CONDITION.search(each) for each in (held.text, text)):
+            return True
         return bool((held.about & corrections.content(text)) - _SAID_OF_RULES)
     if (
         topic in _GRADED
@@ -750,18 +826,48 @@ def _topic_of(key: str, author: str) -> str:
 
 def _of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:
     """Yield what a sentence states; the names that it gives are known from then on."""
-    chinese = sentence.is_cjk
+    chinese, introduced = sentence.is_cjk, ""
     if chinese:
         sentence = relatives.continued(sentence)
     if sentence.is_question:
         yield from _asked(sentence)
+    elif not chinese and (match := _INTRODUCED_EN.search(sentence.text.replace("’", "'"))):
+        sentence = yield from _introduced(sentence, match, relatives)
+        introduced = match["about"].lower()
     for found in _of_clauses(sentence, relatives):
+        if introduced and found.pattern.topic == "family" and found.object == introduced:
+            continue
         if chinese or found.pattern.shape == "clause":
             relatives.learn(found.clause or _statement(found))
         yield found if chinese or found.pattern.topic != "rule" else _on_condition(found, sentence)
     yield from _remembered(sentence)
     if not chinese and not sentence.is_question:
         yield from _parting(sentence)
+
+
+#: Who somebody's relative is, and their work: 'husband called Jonas, paramedic'.
+_INTRODUCED_EN = re.compile(
+    rf"(?:^|[,;.&+] |\b(?:[Mm]y|[Oo]ur|an?|and|have|got|with) ){patterns_en.KIN_MODIFIER}"
+    rf"(?P<who>{patterns_en.KIN}(?:'s| is)?(?:,? (?:called|named))? \(?(?P<name>{patterns_en.NAME})"
+    rf"(?:, | \()(?:who's |who is )?(?:an? )?"
+    rf"(?P<object>{patterns_en.OCCUPATION}))(?=\)|$|[,.;!]| and\b)"
+)
+_KIN_CALLED = Pattern("family:name", "profile", _INTRODUCED_EN, "has a {about} called {object}", "name", 0.9)
+_KIN_WORKS = Pattern("family:work", "profile", _INTRODUCED_EN, "has a {about} who is {a_object}", "role", 0.85)
+
+
+def _introduced(
+    sentence: Sentence, match: re.Match[str], relatives: people.People
+) -> Generator[_Found, None, Sentence]:
+    """Yield a relative's name and work; return the sentence without both."""
+    about, name = match["about"].lower(), match["name"]
+    for pattern, what in ((_KIN_CALLED, name), (_KIN_WORKS, match["object"])):
+        yield _Found(pattern=pattern, about=about, object=what, chinese=False)
+    relatives.note("family:name", about, name)
+    before, after = sentence.text[: match.start("who")], sentence.text[match.end("who") :].lstrip(")")
+    listed = re.fullmatch("(.*?)[,;.&+ ]+", before)  # 'two kids, husband called …'
+    bare = listed is not None and match[0][0] in ",;.&+"
+    return replace(sentence, text=f"{listed[1]}{after}" if listed and bare else f"{before}{about}{after}")
 
 
 def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found]:
@@ -785,7 +891,7 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
         for stated in _of_clause(resolved, chinese=chinese, carried=carried):
-            found = stated
+            found = _given(stated, resolved)
             known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
                 before = _said_before(read)
@@ -815,17 +921,53 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[_Found
                 whole, end = _completed(stated, place, said_clauses, continued)
                 if whole is None:
                     continue
-                found, consumed = whole, max(consumed, end)
+                found, consumed = _stayed(whole, resolved), max(consumed, end)
                 named.add(found.about or found.object)
                 known = True
                 yield replace(found, name=name)
             if chinese and name and not known and not named:
                 yield from _of_known(name, clause)
         if not chinese:
-            for found in _mentions(resolved):
+            for found in _mentions(clause):
                 if found.object not in named | names and not (found.pattern.topic == "pet" and named):
                     yield found
     yield from _named_kin(sentence, read, names, relatives)
+
+
+#: What is bought for somebody else is theirs.
+_GIFT_EN = re.compile(
+    r"\b(?:gifts?|presents?|surprise) for\b|\bas an? (?:[a-z]+ )?(?:gift|present|surprise)\b"
+    r"|\bto give (?:to )?(?:my|our)\b"
+    rf"|\bfor (?:my|our) {patterns_en.KIN_MODIFIER}(?:{people.WHO}|friend|colleague|neighbou?r|teacher)s?\b"
+    rf"(?!'s? (?:room|house|flat|place|wedding)| and (?:me|I)\b)",
+    re.IGNORECASE,
+)
+_BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
+
+
+#: Where somebody is for a while is not their home.
+_STAY_EN = re.compile(
+    rf"^(?:I'm|I am|we're|we are) (?:back )?in\b.*(?:{dates.RANGE_EN}|\b(?:until|till)\b|\bthis week(?:end)?\b"
+    r"|\b(?:for|over) (?:the|an?|two|three|four|five|six|\d+|Christmas|Easter|New Year)\b)",
+    re.IGNORECASE,
+)
+_STAYS = Pattern("plan", "custom", _STAY_EN, "{clause}", "clause", 0.8)
+
+
+def _stayed(found: _Found, clause: str) -> _Found:
+    """Return what a clause states as a plan if it says where the speaker is for a while."""
+    if found.pattern.topic != "home" or found.chinese or not _STAY_EN.search(clause):
+        return found
+    stated = families.statement(clause, chinese=False)
+    return found if stated is None else replace(found, pattern=_STAYS, object=stated, clause=stated)
+
+
+def _given(found: _Found, clause: str) -> _Found:
+    """Return what a clause states as an event if it bought something for somebody else: the speaker has it not."""
+    if found.pattern.topic != "owns" or found.chinese or not _GIFT_EN.search(clause):
+        return found
+    stated = families.statement(clause, chinese=False)
+    return found if stated is None else replace(found, pattern=_BOUGHT_FOR, object=stated, clause=stated)
 
 
 def _completed(found: _Found, place: int, said: list[str], continued: Mapping[int, str]) -> tuple[_Found | None, int]:
@@ -1075,7 +1217,7 @@ def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: 
             yield _Found(pattern=pattern, about=about, object=cleaned, chinese=chinese)
 
 
-def _fact(found: _Found, turn: Turn) -> ExtractedFact:
+def _fact(found: _Found, turn: Turn, cited: tuple[int, ...] = ()) -> ExtractedFact:
     statement = _statement(found)
     said_on = turn.occurred_at.date().isoformat()
     value: dict[str, Any] = {"subject": turn.author, "text": statement}
@@ -1088,7 +1230,7 @@ def _fact(found: _Found, turn: Turn) -> ExtractedFact:
         key=_key(found, turn.author, said_on),
         value=value,
         confidence=found.pattern.confidence,
-        source_seqs=(turn.sequence_num,),
+        source_seqs=tuple(sorted({*cited, turn.sequence_num})),
     )
 
 
@@ -1097,7 +1239,7 @@ def _when(statement: str, topic: str, turn: Turn) -> str | None:
     if topic.partition(":")[0] in _TIMELESS:
         return None
     ahead = topic in ("plan", "goal", "pregnancy") or bool(_AHEAD.search(statement))
-    span = times.resolve(statement, turn.occurred_at, ahead=ahead)
+    span = dates.resolve(statement, turn.occurred_at, ahead=ahead)
     return times.iso_dates(span) if span is not None else None
 
 
@@ -1110,9 +1252,17 @@ def _statement(found: _Found) -> str:
         "{does}": found.object if found.chinese else objects.third_person(found.object),
     }
     text = " ".join(re.sub(r"\{\w+\}", lambda match: parts[match[0]], found.pattern.text).replace(" :", ":").split())
+    if found.chinese and found.pattern.text == "打算{object}":
+        text = _INTENDS_ZH.sub("打算\\g<time>", text)
     if found.name and found.name.lower() not in text.lower():
         text = re.sub(rf"\b({people.WHO})\b", rf"\1 {found.name}", text, count=1)
     return text
+
+
+#: '打算国庆打算去' says once what is meant.
+_INTENDS_ZH = re.compile(
+    f"^打算(?P<time>(?:{patterns_zh.TIME})?)(?:我们?)?(?:打算|准备|计划|要|想)(?=[\u4e00-\u9fff]{{2}})"
+)
 
 
 def _key(found: _Found, author: str, said_on: str) -> str:

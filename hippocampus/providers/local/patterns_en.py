@@ -319,13 +319,13 @@ FAMILY = (
     english("family:name", "profile", rf"{I_HAVE} ~(?:an?|one) {KIN_MODIFIER}{KIN},? (?:named |called |who is called "
         rf"|whose name is |by the name of )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.95),
-    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is| is (?:named"
-        rf"|called)|,? (?:named|called)|,)? (?:is )?(?P<object>{NAME})\b.*",
+    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is|(?:'s"
+        rf"| is) (?:named|called)|,? (?:named|called)|,)? (?:is )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.9),
     english("family:name", "profile", rf"(?P<object>{NAME}) is (?:my|our) {KIN_MODIFIER}{KIN}\b.*",
         "has a {about} called {object}", "name", 0.9),
-    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is| is (?:named"
-        rf"|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",
+    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is|(?:'s"
+        rf"| is) (?:named|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",
         "has a {about} called {object}", "given_name", 0.9),
     english("family:work", "profile", rf"(?:my|our) {KIN_MODIFIER}{KIN}(?:,? (?:called |named )?{NAME},?)?(?:'s|,?"
         rf" who is| is|,? who works as| ~works as)?,? ~(?P<object>an? {OCCUPATION}"
@@ -355,7 +355,7 @@ FAMILY = (
         rf"|child))?(?: in \w+)?)\b.*", "is {object}", "plain", 0.9, single=True),
     english("family:name", "profile",
         rf"(?:my|our) (?:older |younger |little |big |eldest |youngest |oldest |baby )?{KIN}"
-        r"(?:'s name is| is (?:named|called)|,| named| called|) (?P<object>[A-Z][a-z]+)\b.*",
+        r"(?:'s name is|(?:'s| is) (?:named|called)|,| named| called|) (?P<object>[A-Z][a-z]+)\b.*",
         "has a {about} called {object}", "name", 0.9),
     english("family:work", "profile",
         rf"(?:my|our) (?:older |younger |little |big |eldest |youngest |baby )?{KIN}(?:'s|,? who is| is|"
@@ -382,7 +382,7 @@ FAMILY = (
         rf" (?:[a-z]+ ){{0,3}}?{ANIMAL}),? (?:who's |who is )?(?:named|called) (?P<about>(?-i:[a-z])[a-z]+)\b.*",
         "has {object} called {about}", "plain", 0.9),
     english("pet:name", "profile",
-        rf"(?:my|our) (?:new |old |little )?(?P<about>{ANIMAL})(?:'s name is| is (?:named|called)|,| named"
+        rf"(?:my|our) (?:new |old |little )?(?P<about>{ANIMAL})(?:'s name is|(?:'s| is) (?:named|called)|,| named"
         r"| called|) (?P<object>[A-Z][a-z]+)\b.*", "has a {about} called {object}", "name", 0.9),
     english("pet", "profile",
         rf"{I_HAVE} (?:[a-z ]*(?:kids?|children|sons?|daughters?) and )?(?P<object>{COUNT} (?:[a-z]+"

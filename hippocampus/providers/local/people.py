@@ -13,7 +13,7 @@ from hippocampus.text import words
 
 _MENTION = re.compile(
     rf"\b(?:my|our|an?|another|the) (?:[a-z]+ ){{0,2}}?(?P<who>{patterns_en.KIN.replace('?P<about>', '?:')}"
-    rf"|{patterns_en.ANIMAL})(?:s)?\b(?!['-])",
+    rf"|{patterns_en.ANIMAL})(?:s)?\b(?!-|'(?!s (?:called|named|name is)\b))",
     re.IGNORECASE,
 )
 #: A relative or an animal, in a fact's text.
@@ -29,7 +29,9 @@ _CALLED_ZH = re.compile(
     f"(?P<kin>[\u4e00-\u9fff]{{2}})"
     "(?=$|[，在是做今上开读考去来摆刚最都会给])"
 )
-_SHE_ZH = re.compile("(?P<lead>(?:不过|而且|还有|然后|，)?)[他她](?!们)")
+_SHE_ZH = re.compile(
+    "(?P<lead>(?:不过|而且|还有|然后|，|(?:不对|不是|[说写记讲弄搞]错了|更正)[，,。！ ]+(?:应该)?)?)[他她](?!们)"
+)
 _KIN_ZH = re.compile(f"我(?:的|家)?(?P<kin>{patterns_zh.KIN.replace('?P<about>', '?:')}|[妈爸姐哥弟妹](?!妈|爸|夫))")
 _ANIMAL = re.compile(rf"{patterns_en.ANIMAL}$", re.IGNORECASE)
 _THING = re.compile(r"\bthe (?P<who>cat|dog|puppy|kitten|rabbit|hamster|horse|parrot) thing\b", re.IGNORECASE)

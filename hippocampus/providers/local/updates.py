@@ -119,6 +119,24 @@ GENERIC = frozenset(
 )
 
 
+#: Says what might be, or how somebody feels: what is known stands.
+_UNCERTAIN_EN = re.compile(
+    r"\b(?:would|could|might|wish|hope|maybe|perhaps|if|(?:I|we) (?:(?:really|already|still|so|do) )*(?:miss|feel|felt"
+    r"|worry|love|hate))\b|\b(?:I|we|it|that|they|he|she)'d\b(?! (?:been|already))",
+    re.IGNORECASE,
+)
+_UNCERTAIN_ZH = re.compile("如果|要是|假如|也许|可能|说不定|想念|好想|怀念|舍不得")
+#: Ends a habit, where a sentence of a later slice shares a rare word with it.
+_ENDS_EN = re.compile(r"\b(?:out of|sold|done with|quit|never|not|gone|gave|since)\b|n't\b", re.IGNORECASE)
+_ENDS_ZH = re.compile("不|没|改|换|停|退|卖")
+
+
+def _gives_way_to_weak(held: Held, text: str, *, chinese: bool) -> bool:
+    if held.topic == "event":
+        return False  # what happened has happened
+    return held.topic != "habit" or (_ENDS_ZH if chinese else _ENDS_EN).search(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Update:
     """A known fact that a sentence speaks of, and whether the sentence takes its place."""
@@ -154,7 +172,8 @@ def of_sentence(text: str, held: Sequence[Held], beside: Sequence[Held], turn: i
     changes = (_CHANGE_ZH if chinese else _CHANGE_EN).search(text) is not None
     turns = (_TURN_ZH if chinese else _TURN_EN).search(text) is not None
     found: list[tuple[int, int, Held, bool]] = []
-    for each in held if changes or turns else ():
+    slight = (_UNCERTAIN_ZH if chinese else _UNCERTAIN_EN).search(text) is not None
+    for each in held if (changes or turns) and not slight else ():
         if each.turn == turn or each.topic not in _REPLACEABLE:
             continue
         named = _named(each, lowered, chinese=chinese)
@@ -162,7 +181,7 @@ def of_sentence(text: str, held: Sequence[Held], beside: Sequence[Held], turn: i
         common = {term for term in shared if term not in GENERIC and not term[:1].isdigit() and term[:1] != "="}
         if changes and (len(shared) >= 2 or (named and (common or chinese))):
             found.append((2 + len(common) + named, each.order, each, True))
-        elif turns and each.turn is None and (common or named):
+        elif turns and each.turn is None and (common or named) and _gives_way_to_weak(each, text, chinese=chinese):
             found.append((1 + len(common) + named, each.order, each, True))
     replaced = {id(each) for _, _, each, _ in found}
     for each in beside:

@@ -1,13 +1,20 @@
-"""Any model of sentence-transformers. Its files are downloaded at the first use, by that library."""
+"""Any model and cross-encoder of sentence-transformers. Its files are downloaded at the first use, by that library."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from hippocampus.providers.in_process import Encode, InProcessEmbedder, library, no_generator
+from hippocampus.providers.in_process import (
+    Encode,
+    InProcessEmbedder,
+    InProcessReranker,
+    Score,
+    library,
+    no_generator,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hippocampus.providers.protocols import EmbeddingTask
     from hippocampus.providers.registry import ModelConfig
@@ -40,3 +47,19 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
 
     name = f"{config.model}@{config.dimensions}" if config.dimensions else config.model
     return InProcessEmbedder(name, load, limits, size=config.dimensions)
+
+
+def make_reranker(config: ModelConfig) -> InProcessReranker:
+    """Return a cross-encoder; see `hippocampus.providers.registry.ProviderModule`. The model may be a folder."""
+    models = library("sentence_transformers")
+
+    def load() -> Score:
+        model = models.CrossEncoder(config.model)
+
+        def score(query: str, texts: list[str]) -> Iterable[Any]:
+            scores: Iterable[Any] = model.predict([(query, text) for text in texts], show_progress_bar=False)
+            return scores
+
+        return score
+
+    return InProcessReranker(config.model, load)

@@ -12,7 +12,7 @@ from hippocampus.context_assembler import ContextAssembler
 from workers import settings
 from workers.cli import output
 from workers.cli.commands.context import language_option
-from workers.cli.embedder import open_embedder, open_generator
+from workers.cli.embedder import open_embedder, open_generator, reranking
 from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
@@ -107,20 +107,21 @@ async def ask(
     asked_at: datetime | None = None,
     time_zone: str | None = None,
 ) -> Answer:
-    """Ask with the generator and the embedder that the settings name."""
+    """Ask with the generator, the embedder and the reranker that the settings name."""
     embedder, generator = open_embedder(config, pool), open_generator(config, pool)
     try:
-        return await AnswerService(ContextAssembler(pool, embedder), generator).ask(
-            app_name=owner.app,
-            user_id=owner.user,
-            question=question,
-            language=language,
-            max_tokens=tokens,
-            max_answer_tokens=answer_tokens,
-            max_seconds=seconds,
-            asked_at=asked_at,
-            time_zone=time_zone,
-        )
+        async with reranking(config, pool) as reranked:
+            return await AnswerService(ContextAssembler(pool, embedder, **reranked), generator).ask(
+                app_name=owner.app,
+                user_id=owner.user,
+                question=question,
+                language=language,
+                max_tokens=tokens,
+                max_answer_tokens=answer_tokens,
+                max_seconds=seconds,
+                asked_at=asked_at,
+                time_zone=time_zone,
+            )
     finally:
         await embedder.close()
         await generator.close()

@@ -12,7 +12,7 @@ from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.text.languages import Language
 from workers import settings
 from workers.cli import output
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, reranking
 from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import COUNT_MAX, json_option
 from workers.cli.owners import Whose, owner_options
@@ -123,26 +123,30 @@ async def assemble(
     asked_at: datetime | None = None,
     time_zone: str | None = None,
 ) -> tuple[ContextWindow, str]:
-    """Assemble a window with the embedder that the settings name; return it and its text."""
+    """Assemble a window with the embedder and the reranker that the settings name; return it and its text."""
     embedder = open_embedder(config, pool)
     try:
-        assembler = ContextAssembler(pool, embedder, max_tokens=tokens, language=language, template=template)
-        part = None
-        if documents:
-            part = KnowledgeService(pool, owner.app).part(documents, corpora=corpora or None, roles=roles)
-        window = await assembler.assemble(
-            app_name=owner.app,
-            user_id=owner.user,
-            session_id=session_id,
-            query=query,
-            system_prompt=system_prompt,
-            profile=profile,
-            stable=stable,
-            documents=part,
-            asked_at=asked_at,
-            time_zone=time_zone,
-        )
-        return window, assembler.format_context(window)
+        async with reranking(config, pool) as reranked:
+            assembler = ContextAssembler(
+                pool, embedder, max_tokens=tokens, language=language, template=template, **reranked
+            )
+            part = None
+            if documents:
+                service = KnowledgeService(pool, owner.app, **reranked)
+                part = service.part(documents, corpora=corpora or None, roles=roles)
+            window = await assembler.assemble(
+                app_name=owner.app,
+                user_id=owner.user,
+                session_id=session_id,
+                query=query,
+                system_prompt=system_prompt,
+                profile=profile,
+                stable=stable,
+                documents=part,
+                asked_at=asked_at,
+                time_zone=time_zone,
+            )
+            return window, assembler.format_context(window)
     finally:
         await embedder.close()
 

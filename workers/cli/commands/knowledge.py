@@ -24,7 +24,7 @@ from hippocampus.knowledge.records import (
 )
 from workers import settings
 from workers.cli import databases, output
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, reranking
 from workers.cli.groups import Listing
 from workers.cli.options import json_option, known_or_set_up_app
 from workers.cli.paging import Paged, PageOptions, limit_option, page_options
@@ -192,17 +192,19 @@ def search(
     """Search documents, and show where each passage is."""
 
     async def work(pool: Pool) -> KnowledgeResponse:
-        embedder = open_embedder(settings.load(), pool)
+        config = settings.load()
+        embedder = open_embedder(config, pool)
         try:
-            return await _service(pool, app, embedder).search(
-                query, user_id=user, roles=roles, corpora=corpora or None, limit=limit
-            )
+            async with reranking(config, pool) as reranked:
+                return await _service(pool, app, embedder, **reranked).search(
+                    query, user_id=user, roles=roles, corpora=corpora or None, limit=limit
+                )
         finally:
             await embedder.close()
 
     found = databases.run(work)
-    if found.degraded:
-        click.echo(found.degraded, err=True)
+    for note in filter(None, (found.degraded, found.rerank_failure)):
+        click.echo(note, err=True)
     if as_json:
         output.write_json([output.plain(each) for each in found.hits])
         return
@@ -251,10 +253,10 @@ def remove(corpus: str, source: str | None, app: str, user: str | None, whole: b
         click.echo(f"{count} {'document is' if count == 1 else 'documents are'} removed.")
 
 
-def _service(pool: Pool, app: str, embedder: Any = None) -> KnowledgeService:
+def _service(pool: Pool, app: str, embedder: Any = None, **options: Any) -> KnowledgeService:
     from hippocampus.knowledge.service import KnowledgeService
 
-    return KnowledgeService(pool, app, embedder)
+    return KnowledgeService(pool, app, embedder, **options)
 
 
 def _place(hit: KnowledgeHit) -> str:

@@ -12,7 +12,7 @@ from pulse.api_keys import ROLES, Role
 from pulse.extras import install_command
 from workers import settings
 from workers.cli import databases, interrupts, running
-from workers.cli.embedder import open_embedder, open_generator
+from workers.cli.embedder import open_embedder, open_generator, reranking
 from workers.process import logs
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ async def _serve(config: Settings, asked: interrupts.Interrupts, served: dict[st
             embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
                 sandbox = make_sandbox_backend(config.sandbox)
-                await stdio.serve(pool, embedder, generator, **served, sandbox=sandbox)
+                async with reranking(config, pool, ready=False) as reranked:
+                    await stdio.serve(pool, embedder, generator, **served, reranked=reranked, sandbox=sandbox)
             finally:
                 await embedder.close()
                 await generator.close()

@@ -10,7 +10,7 @@ from hippocampus.context_assembler import RECALL_TOKENS, ContextAssembler
 from workers import settings
 from workers.cli import output
 from workers.cli.commands.context import language_option, template_option
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, reranking
 from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import COUNT_MAX, json_option
 from workers.cli.owners import Whose, owner_options
@@ -68,11 +68,13 @@ def command(
                 "total_tokens": window.total_tokens,
                 "language": window.language,
                 "degraded": window.degraded,
+                "reranked": window.reranked,
+                "rerank_failure": window.rerank_failure,
             }
         )
         return
-    if window.degraded:
-        click.echo(f"Note: {window.degraded}.", err=True)
+    for note in filter(None, (window.degraded, window.rerank_failure)):
+        click.echo(f"Note: {note}.", err=True)
     if window.text:
         click.echo(window.text)
     else:
@@ -91,16 +93,18 @@ async def recall(
     asked_at: datetime | None = None,
     time_zone: str | None = None,
 ) -> ContextWindow:
-    """Recall with the embedder that the settings name."""
+    """Recall with the embedder and the reranker that the settings name."""
     embedder = open_embedder(config, pool)
     try:
-        return await ContextAssembler(pool, embedder, language=language, template=template).recall(
-            app_name=owner.app,
-            user_id=owner.user,
-            query=query,
-            max_tokens=tokens,
-            asked_at=asked_at,
-            time_zone=time_zone,
-        )
+        async with reranking(config, pool) as reranked:
+            assembler = ContextAssembler(pool, embedder, language=language, template=template, **reranked)
+            return await assembler.recall(
+                app_name=owner.app,
+                user_id=owner.user,
+                query=query,
+                max_tokens=tokens,
+                asked_at=asked_at,
+                time_zone=time_zone,
+            )
     finally:
         await embedder.close()

@@ -18,7 +18,7 @@ from hippocampus.search import (
 )
 from workers import settings
 from workers.cli import output
-from workers.cli.embedder import open_embedder
+from workers.cli.embedder import open_embedder, reranking
 from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
@@ -74,8 +74,8 @@ def command(
     if as_json:
         output.write_json(response)
         return
-    if response.degraded:
-        click.echo(f"Note: {response.degraded}.", err=True)
+    for note in filter(None, (response.degraded, response.rerank_failure)):
+        click.echo(f"Note: {note}.", err=True)
     items = [
         Item(
             (hit.score, kind_of(hit), hit.content, why(hit.why)),
@@ -99,18 +99,19 @@ async def search(
     asked_at: datetime | None = None,
     time_zone: str | None = None,
 ) -> SearchMemoryResponse:
-    """Search with the embedder that the settings name."""
+    """Search with the embedder and the reranker that the settings name."""
     embedder = open_embedder(config, pool)
     try:
-        return await MemorySearch(pool, embedder).search(
-            app_name=owner.app,
-            user_id=owner.user,
-            query=query,
-            limit=limit,
-            narrow=narrow,
-            asked_at=asked_at,
-            time_zone=time_zone,
-        )
+        async with reranking(config, pool) as reranked:
+            return await MemorySearch(pool, embedder, **reranked).search(
+                app_name=owner.app,
+                user_id=owner.user,
+                query=query,
+                limit=limit,
+                narrow=narrow,
+                asked_at=asked_at,
+                time_zone=time_zone,
+            )
     finally:
         await embedder.close()
 

@@ -1,0 +1,194 @@
+"""A correction that gives nothing but what is right: the sentence before it is read again with that in its place.
+
+'I'm allergic to penicillin.' 'No wait, it was amoxicillin.'    the same kind of thing
+'We have two cats.' 'Actually three.'                           a number
+'The call is on Tuesday.' 'Sorry, Thursday.'                    a time
+'我住在杭州。' '不对，是苏州。'                                   a place
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from hippocampus.providers.local import corrections, patterns_zh
+from hippocampus.providers.local.corrections import Held
+from hippocampus.text import words
+
+#: Opens a correction, and by itself says that one follows.
+_OPENING = (
+    r"(?:no,? wait|wait,? (?:no|sorry|actually)|wait|sorry|no|nope|oops|whoops|actually|correction|scratch that"
+    r"|hold on|hang on|my (?:mistake|bad)|(?:or )?rather|I mean|I meant?|I misspoke)\b"
+)
+_MARK = r"[,.:;!…—–-]*\s*"
+_PLAIN_EN = re.compile(
+    rf"^(?:(?:oh|ah|er|um|well|ugh|hmm)[,.…]* )?(?P<opening>{_OPENING}(?:{_MARK}{_OPENING})*){_MARK}"
+    r"(?P<lead>(?:it|that|she|he|they)(?:'s| is| was|'re| are)(?: called)?|there(?:'s| are| is)|make (?:that|it)"
+    r"|(?:we|I)(?:'ve got| have| said| meant?))?\s*"
+    r"(?P<place>(?:at|in|on|to|from) )?(?:the |an? )?(?P<new>[\w'&-]+(?: [\w'&-]+){0,2}?)"
+    r"(?:,? (?:not .{2,40}|now|actually|sorry|instead))?$",
+    re.IGNORECASE,
+)
+#: Opens nothing but a correction.
+_FIRM_EN = re.compile(r"\b(?:no,? wait|wait,? no|correction|scratch that|I mean|my (?:mistake|bad)|misspoke)\b", re.I)
+_NUMBER_EN = re.compile(
+    r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|[a-z]+teen"
+    r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty(?:-[a-z]+)?|\d+)\b",
+    re.IGNORECASE,
+)
+_PROPER_EN = re.compile(r"\b[A-Z][\w'&-]+(?: [A-Z][\w'&-]+)*")
+_NOUN_EN = re.compile(r"[a-z][a-z-]{2,}(?: [a-z][a-z-]{2,})?")
+_NO_NOUN = (
+    words.STOPWORDS
+    | words.CHATTER
+    | frozenset(
+        words.listed(
+            """nothing none both neither worries problem problems idea way wrong true false correct incorrect mistake
+            bad fine done later soon tomorrow busy late tired joking kidding clue chance matter rush exactly different
+            similar better worse gone over finished cancelled here there them him her us you me"""
+        )
+    )
+)
+#: The object of a fact, by what its text begins with.
+_OBJECT_EN = re.compile(
+    r"^(?:is allergic to|takes|is on|plays|speaks|studies|likes|dislikes|(?:is|works as) an?|has an?|is"
+    r"|has as favou?rite [a-z]+|has \w+ allergic to|has an? [a-z ]+ (?:who is an?|allergic to)|does not eat or drink)"
+    r" (?P<object>[a-z][a-z -]+)$"
+)
+#: Of these, a word that may be an adjective is none.
+_SUBSTANCE_EN = re.compile(r"\b(?:allergic to|takes)\b")
+_OPENING_ZH = (
+    "(?:不对(?:不对)?|不是|[哦噢]不|错了|[说写打记讲弄搞][错反岔]了|等等|等一下|更正(?:一下)?|口误|抱歉|不好意思)"
+)
+_PLAIN_ZH = re.compile(
+    f"^(?:(?:哦|噢|啊|呃|哎呀?|额)[，,]?)?(?P<opening>{_OPENING_ZH})[，,。！!、：: ]+"
+    "(?:(?:应该|其实|我是想说|我想说的|我说的)?(?:是|改成|在)|应该说?|[她他]在)?(?P<new>[^，。,、！!？?]{1,10}?)"
+    "(?:才对|来着|哈|啊|吧|呢|啦)?[。！!~]*$"
+)
+_FIRM_ZH = re.compile("不对|错|反|岔|更正|口误")
+_NUMBER_ZH = re.compile(f"(?P<number>{patterns_zh.NUMBER})(?P<unit>[只条头匹个岁年月天次套台辆口间]?)")
+_TIME_ZH = re.compile(patterns_zh.TIME)
+_WEEK_ZH = re.compile("[这本下]+(?=周|星期|礼拜)")
+_DAY_ZH = re.compile("周|星期|礼拜")
+_OBJECT_ZH = re.compile(
+    "(?:住在?|来自|叫(?:做|作)?|最喜欢的.{1,6}?是|不?喜欢|在读?|会说|专业是|学的?是?)(?P<object>[^，。在]{1,10}?)"
+    "(?:工作|上班|上学|做.{1,6}|当.{1,6})?$"
+    "|对(?P<cause>[^，。]{1,10}?)(?:严重)?过敏|(?<!的)是(?P<kind>[^，。]{1,8})$|在吃(?P<medicine>[^，。]{1,8})$"
+)
+_NO_NOUN_ZH = re.compile("[我你他她它这那没不了吗呢吧]|什么|怎么|谢|好的|知道|明白|可以|对的")
+
+
+def in_place(text: str, sentence: str, stated: Sequence[Held], *, chinese: bool, answers: bool) -> str | None:
+    """Return a sentence with what a correction of it gives in the place of what was wrong; None if it corrects nothing.
+
+    Args:
+        text: what may correct it.
+        sentence: the last one that stated something.
+        stated: the facts that it stated.
+        answers: the text may answer a question instead: 'No, Ben.'
+    """
+    text = " ".join(text.replace("’", "'").split()).strip(" .!…")
+    match = (_PLAIN_ZH if chinese else _PLAIN_EN).match(text)
+    if match is None or (answers and not (_FIRM_ZH if chinese else _FIRM_EN).search(match["opening"])):
+        return None
+    return (_chinese if chinese else _english)(match, sentence.replace("’", "'"), stated)
+
+
+def _english(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str | None:
+    new, place = match["new"], match["place"] or ""
+    time = corrections.find_time(f"{place}{new}", chinese=False)
+    if time is not None and len(time) >= len(new):
+        old = corrections.find_time(sentence, chinese=False)
+        return corrections.moved_en(sentence, time) if old and old.lower() != time.lower() else None
+    if _NUMBER_EN.fullmatch(new.split()[0]):
+        return _renumbered(sentence, new)
+    if _PROPER_EN.fullmatch(new):
+        # 'Sorry, Tim' may speak to Tim.
+        if not (match["lead"] or place or _FIRM_EN.search(match["opening"]) or match["opening"].lower() != "sorry"):
+            return None
+        olds = [name[0] for each in stated for name in _PROPER_EN.finditer(each.text)]
+        return _last_replaced(sentence, [f"{place}{old}" for old in olds], f"{place}{new}") or _last_replaced(
+            sentence, olds, new
+        )
+    if not _NOUN_EN.fullmatch(new) or any(
+        word in _NO_NOUN or word.endswith("ly") or words.is_past(word) for word in new.split()
+    ):
+        return None
+    firm = _FIRM_EN.search(match["opening"]) is not None
+    meant = [each.text for each in stated if firm or (match["lead"] and _SUBSTANCE_EN.search(each.text))]
+    return _last_replaced(sentence, [found["object"] for each in meant if (found := _OBJECT_EN.match(each))], new)
+
+
+def _renumbered(sentence: str, new: str) -> str | None:
+    """Return a sentence with another number of the same things: the only one that it has, or that of the noun."""
+    number, _, noun = new.partition(" ")
+    numbers = list(_NUMBER_EN.finditer(sentence))
+    if noun:
+        numbers = [each for each in numbers if sentence[each.end() :].lower().startswith(f" {noun.lower()}")]
+    if len(numbers) != 1 or numbers[0][0].lower() == number.lower():
+        return None
+    return sentence[: numbers[0].start()] + number + sentence[numbers[0].end() :]
+
+
+def _chinese(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str | None:
+    if _NO_NOUN_ZH.search(match["new"]):
+        return None
+    new = match["new"]
+    if _TIME_ZH.fullmatch(new):
+        old = corrections.find_time(sentence, chinese=True)
+        if old is None or old == new:
+            return None
+        week = _WEEK_ZH.match(old)
+        return corrections.moved_zh(sentence, week[0] + new if week and _DAY_ZH.match(new) else new)
+    if number := _NUMBER_ZH.match(new):
+        numbers = [
+            each
+            for each in _NUMBER_ZH.finditer(sentence)
+            if each["unit"] == number["unit"] or (number.end() == len(new) and not number["unit"])
+        ]
+        if len(numbers) == 1 and numbers[0]["number"] != number["number"] and number.end() == len(new):
+            return sentence[: numbers[0].start("number")] + number["number"] + sentence[numbers[0].end("number") :]
+        return None
+    olds = [next(filter(None, found.groups())) for each in stated if (found := _OBJECT_ZH.search(each.text))]
+    return _last_replaced(sentence, olds, new)
+
+
+def _replaced(sentence: str, old: str, new: str) -> str | None:
+    place = sentence.lower().rfind(old.lower())
+    if place < 0 or old.lower() == new.lower():
+        return None
+    return sentence[:place] + new + sentence[place + len(old) :]
+
+
+def _last_replaced(sentence: str, olds: Sequence[str], new: str) -> str | None:
+    """Return a sentence with another word in place of the one of `olds` that it has last."""
+    placed = [(sentence.lower().rfind(old.lower()), len(old), old) for old in olds]
+    place, _, old = max(placed, default=(-1, 0, ""))
+    return _replaced(sentence, old, new) if place >= 0 else None
+
+
+def parts(text: str) -> list[str]:
+    """Return a sentence, or what it states and what puts that right: 'I live in Leeds, no wait, in York.'"""
+    match = _WITHIN.match(text)
+    if match is None or not any(each.match(match["after"].strip(" .!…。")) for each in (_PLAIN_EN, _PLAIN_ZH)):
+        return [text]
+    return [match["before"], match["after"]]
+
+
+_WITHIN = re.compile(
+    r"(?P<before>.{4,200}?)\s*(?:[,，;；—–…-]+|\.{3})\s*"
+    r"(?P<after>(?:no,? wait|wait,? no|sorry|I mean|or rather|correction"
+    r"|(?:不对|哦不|噢不|[说写打记讲]错了)[，,]).{1,60})$",
+    re.IGNORECASE,
+)
+
+
+def opens(text: str) -> bool:
+    """Return whether a turn begins as a correction does: 'he' in it is who was meant before."""
+    return bool(_OPENS.match(text))
+
+
+_OPENS = re.compile(
+    rf"{_OPENING}{_MARK}(?:he|she|they|it)\b|(?:不对|不是|[说写打记讲弄搞]错了|更正)[，,。！ ]+(?:应该)?[他她]",
+    re.I,
+)

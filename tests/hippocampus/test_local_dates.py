@@ -1,0 +1,66 @@
+"""The dates that the local provider keeps with plans and events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from hippocampus.providers.local import dates
+from hippocampus.providers.local import facts as local_facts
+from hippocampus.text import times
+from tests.support.provider_conformance import START, conversation
+
+NOW = datetime(2025, 10, 6, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead", "when"),
+    [
+        ("going to Bath for Christmas", True, "2025-12-25"),
+        ("flying home at Easter", True, "2026-04-05"),
+        ("went to Bath at Easter", False, "2025-04-20"),
+        ("bought it for Christmas", False, None),
+        ("has been there since Christmas", True, "2024-12-25"),
+        ("打算国庆节去成都", True, "2025-10-01/2025-10-07"),
+        ("打算春节回老家", True, "2026-02-17/2026-02-23"),
+        ("打算明年国庆去成都", True, "2026-10-01/2026-10-07"),
+        ("去年过年去了海口", False, "2024-02-10/2024-02-16"),
+        ("is in Rome from 3 to 9 May", True, "2026-05-03/2026-05-09"),
+        ("is in Rome May 3-9", True, "2026-05-03/2026-05-09"),
+        ("is away from the 28th of December to the 3rd of January", True, "2025-12-28/2026-01-03"),
+        ("was in Rome between 3 and 9 May 2024", False, "2024-05-03/2024-05-09"),
+        ("五月三号到九号去云南", True, "2026-05-03/2026-05-09"),
+        ("12月28日至1月3日出差", True, "2025-12-28/2026-01-03"),
+        ("meets them on 9 May", True, "2026-05-09"),
+        ("is away from 9 to 3 May", True, "2026-05-03"),
+    ],
+)
+def test_ranges_and_holidays_are_dates(text: str, ahead: bool, when: str | None) -> None:
+    span = dates.resolve(text, NOW, ahead=ahead)
+    assert (span and times.iso_dates(span)) == when
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "when"),
+    [
+        ("We're going to my aunt's for Christmas.", "is going to their aunt's for Christmas", "-12-25"),
+        ("We'll be in Crete from 3 to 9 May.", "will be in Crete from 3 to 9 May", "-05-03/"),
+        ("国庆节我们打算去成都。", "打算国庆节去成都", "-10-01/"),
+        ("我春节要回老家。", "打算春节回老家", "-02-"),
+    ],
+)
+def test_a_plan_keeps_its_date(line: str, text: str, when: str) -> None:
+    (plan,) = local_facts.of_slice(conversation(("user", line)))
+    assert plan.value["text"] == text
+    assert when in plan.value["when"]
+    assert plan.value["when"] > START.date().isoformat()
+
+
+@pytest.mark.parametrize(
+    "line", ["I'm in Oslo from 3 to 9 May.", "We're in Oslo for Christmas.", "I'm in Oslo until Friday."]
+)
+def test_where_somebody_is_for_a_while_is_not_their_home(line: str) -> None:
+    home, stay = local_facts.of_slice(conversation(("user", "I live in Leeds."), ("user", line)))
+    assert (home.value["text"], stay.key.partition(":")[0]) == ("lives in Leeds", "plan")
+    assert "when" in stay.value

@@ -1,0 +1,99 @@
+"""What the local provider makes of facts of earlier slices when later sentences speak of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from hippocampus.providers.local import facts as local_facts
+from hippocampus.records import ExtractedFact
+from tests.support.provider_conformance import conversation
+
+
+def held_after(*slices: list[str]) -> list[str]:
+    """The texts of the facts that hold after slices of a user's lines, each read with what held before it."""
+    known: dict[tuple[str, str], ExtractedFact] = {}
+    for lines in slices:
+        read = replace(conversation(*(("user", line) for line in lines)), known_facts=tuple(known.values()))
+        for fact in local_facts.of_slice(read):
+            known.pop((fact.fact_type, fact.key), None)
+            if not fact.ended:
+                known[fact.fact_type, fact.key] = fact
+    return [fact.value["text"] for fact in known.values()]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I lost my keys in the boathouse yesterday.", "A boathouse would be lovely, but I'll take a shed."),
+        ("I won the regional spelling bee on Friday.", "The spelling people have moved to a new hall."),
+        ("Every Monday I row with the harbour crew.", "My crew could do with a new boat, but never mind."),
+        ("每周三晚上我去合唱团唱歌。", "好想念合唱团了，大家都很好。"),
+    ],
+)
+def test_what_is_known_stands_against_weak_words(before: str, after: str) -> None:
+    """What happened, and what somebody does, is not replaced by what might be or how somebody feels."""
+    (stated,) = held_after([before])
+    assert stated in held_after([before], [after])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "texts"),
+    [
+        ("Every Monday I row with the harbour crew.", "I miss rowing so much.", []),
+        ("We're moving to Turin in May.", "We moved to Turin on Saturday.", ["lives in Turin"]),
+        ("我们打算五月搬到无锡。", "我们上周六搬到无锡了。", ["上周六搬到无锡了"]),
+        ("We're moving to Turin in May.", "The move has been put off to June.", ["is moving to Turin in June"]),
+    ],
+)
+def test_what_is_over_ends(before: str, after: str, texts: list[str]) -> None:
+    """A habit that is missed and a move that was made end; a date that moves does not make a move."""
+    assert held_after([before], [after]) == texts
+
+
+def test_what_is_handed_over_is_kept_beside_what_happened() -> None:
+    held = held_after(["我爸上周摔了一跤，住院了。"], ["我爸把果园过户给我了。"])
+    assert any("住院" in text or "摔" in text for text in held)
+    assert any("果园过户" in text for text in held)
+
+
+def test_a_name_implies_no_second_fact_of_its_bearer() -> None:
+    """Whoever has a name is known with it, so that what is stored is the same whether the name was known before."""
+    about = ["Pim slept on the sofa.", "Aron is at sea again."]
+    held = held_after(["My brother is called Aron.", "We have a cat named Pim."], about)
+    assert {"has a brother called Aron", "has a cat named Pim"} <= set(held)
+    assert not {"has a brother", "has a cat"} & set(held)
+
+
+@pytest.mark.parametrize(
+    ("lines", "has", "bought"),
+    [
+        (["I bought a camera as a gift for my son."], False, True),
+        (["I bought a camera for my niece."], False, True),
+        (["I bought a camera. It's a present for my nephew."], False, False),
+        (["I bought a camera.", "It's a present from me to me."], True, False),
+        (["I bought a new camera for work."], True, False),
+    ],
+)
+def test_what_is_bought_for_another_is_not_ones_own(lines: list[str], *, has: bool, bought: bool) -> None:
+    held = held_after(lines)
+    assert any(text.startswith("has a") and text.endswith("camera") for text in held) is has
+    assert any(text.startswith("bought a camera") and " their " in text for text in held) is bought
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "My husband's called Jonas, he's a paramedic.",
+        "My husband's name is Jonas, he's a paramedic.",
+        "I've got a husband called Jonas, paramedic.",
+        "husband called Jonas, paramedic",
+        "My husband (Jonas, paramedic) says hi.",
+        "We live here, my husband Jonas, a paramedic, and I.",
+    ],
+)
+def test_a_name_and_work_beside_a_relative_are_the_relatives(line: str) -> None:
+    held = held_after([line])
+    assert {"has a husband called Jonas", "has a husband who is a paramedic"} <= set(held)
+    assert not any("paramedic" in text and "husband who" not in text for text in held)
