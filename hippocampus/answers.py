@@ -15,7 +15,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from uuid import UUID
@@ -25,7 +25,7 @@ from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.templates import MARKDOWN, Template, is_turn, write
 from hippocampus.context.window import ContextItem
 from hippocampus.errors import ContextBudgetError, TransientProviderError
-from hippocampus.names import check_count, check_number, check_word
+from hippocampus.names import check_count, check_number, check_word, moment_asked
 from hippocampus.providers.protocols import Answerer
 from hippocampus.providers.transcript import quoted
 from hippocampus.records import Question, Reply, Usage
@@ -142,6 +142,8 @@ class AnswerService:
         max_tokens: int = WINDOW_TOKENS,
         max_answer_tokens: int = ANSWER_TOKENS,
         max_seconds: float = ANSWER_SECONDS,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> Answer:
         """Answer a question from what is remembered of a user.
 
@@ -151,6 +153,8 @@ class AnswerService:
             max_tokens: of the window that the model reads.
             max_answer_tokens: of the answer's text. A model that thinks at length before it answers needs more.
             max_seconds: for everything: search, and all calls for one answer.
+            asked_at: when the question is asked: 'yesterday' is the day before. None: now.
+            time_zone: whose days it means, such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -158,6 +162,7 @@ class AnswerService:
             ProviderError: the model did not answer in time, or not in the requested form.
         """
         spoken = check_question(question, language, max_tokens, max_answer_tokens, max_seconds)
+        asked_now = moment_asked(asked_at, time_zone)
         async with within(max_seconds):
             window = await self._assembler.recall(
                 app_name=app_name,
@@ -166,6 +171,7 @@ class AnswerService:
                 max_tokens=max_tokens,
                 language=spoken,
                 template=_NUMBERED,
+                asked_at=asked_now,
             )
             answer = Answer(
                 text=_NOT_KNOWN[spoken],
@@ -185,7 +191,7 @@ class AnswerService:
             asked = Question(
                 text=sent,
                 passages=_numbered(known),
-                asked_at=datetime.now(UTC),
+                asked_at=asked_now,
                 tokens_max=max_answer_tokens,
                 language=None if language is None else LANGUAGE_NAMES[language],
             )

@@ -21,7 +21,7 @@ from hippocampus.context.ranking import MatchedTurn, window_order
 from hippocampus.context.templates import MARKDOWN, Template, TemplateName
 from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
-from hippocampus.names import check_names
+from hippocampus.names import check_names, moment_asked
 from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine, read_profile
 from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
@@ -33,6 +33,8 @@ from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import asyncpg
 
     from hippocampus.providers.protocols import Embedder
@@ -140,6 +142,8 @@ class ContextAssembler:
         stable: bool = False,
         record_access: bool = True,
         documents: DocumentPart | None = None,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> ContextWindow:
         """Assemble the window for the next turn of a session.
 
@@ -163,6 +167,7 @@ class ContextAssembler:
             documents: of `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
                 that the user may read, within their share; the other shares divide the rest. It takes another
                 statement. None: no documents.
+            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -172,7 +177,15 @@ class ContextAssembler:
             SessionNotFoundError: no such session for this app and user.
         """
         candidates, instructions, found = await self._find(
-            app_name, user_id, session_id, query, query_embedding, embedding_model, max_tokens, language
+            app_name,
+            user_id,
+            session_id,
+            query,
+            query_embedding,
+            embedding_model,
+            max_tokens,
+            language,
+            moment_asked(asked_at, time_zone),
         )
         if profile or stable:
             candidates = await self._with_profile(candidates, found, app_name, user_id)
@@ -196,6 +209,8 @@ class ContextAssembler:
         embedding_model: str | None = None,
         language: Language | None = None,
         template: Template | TemplateName | None = None,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> ContextWindow:
         """Assemble what is known for a query, without a session, a system prompt or the app's instructions.
 
@@ -207,7 +222,15 @@ class ContextAssembler:
         """
         budget = RECALL_TOKENS if max_tokens is None else max_tokens
         candidates, _, found = await self._find(
-            app_name, user_id, None, query, query_embedding, embedding_model, budget, language
+            app_name,
+            user_id,
+            None,
+            query,
+            query_embedding,
+            embedding_model,
+            budget,
+            language,
+            moment_asked(asked_at, time_zone),
         )
         return await self._finished(candidates, found, None, template)
 
@@ -225,6 +248,7 @@ class ContextAssembler:
         embedding_model: str | None,
         max_tokens: int | None,
         language: Language | None,
+        asked: datetime,
     ) -> tuple[Candidates, list[str], _Found]:
         """Check the arguments and fetch the candidates, in one statement."""
         budget = self._max_tokens if max_tokens is None else _checked_budget(max_tokens)
@@ -248,7 +272,7 @@ class ContextAssembler:
             vector,
             model,
             *limits._replace(passages=self._reranking.depth(limits.passages)),
-            *cue_arguments(text),
+            *cue_arguments(text, asked),
         )
         if language is None:
             language = _language_of(rows, text)

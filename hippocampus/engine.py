@@ -367,6 +367,8 @@ class Hippocampus:
         session: str | None = None,
         limit: int = 10,
         metadata: Mapping[str, Any] | None = None,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> list[SearchMemoryResult]:
         """Find what matches a query best among a user's memories, facts and messages, the best first.
 
@@ -374,6 +376,8 @@ class Hippocampus:
             session: only what was said in this session, or was extracted from it.
             limit: 1 to 1,000.
             metadata: only messages and memories with these metadata, and facts extracted from such messages.
+            asked_at: when the query is asked: 'yesterday' is the day before. None: now.
+            time_zone: whose days it means, such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.
 
         Raises:
             InvalidInputError: the query is blank, or an argument is out of its bounds.
@@ -385,6 +389,8 @@ class Hippocampus:
             query=query,
             limit=limit,
             narrow=SearchFilter(session_id=_session_id(session), metadata=metadata),
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
         return list(found.memories)
 
@@ -403,6 +409,8 @@ class Hippocampus:
         documents: float = 0,
         corpora: Collection[str] | None = None,
         roles: Collection[str] = (),
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> ContextWindow:
         """Pack what the next turn of a session needs into a token budget; `ContextWindow.text` is the prompt.
 
@@ -418,6 +426,7 @@ class Hippocampus:
             documents: the share of the budget, up to 1, for documents that match; 0: none. Their items have the
                 citation as metadata.
             corpora: of these documents; None: all that the user may read, with these `roles`.
+            asked_at, time_zone: as for `search`.
 
         Raises:
             CorpusNotFoundError: there is no corpus of one of the names.
@@ -437,6 +446,8 @@ class Hippocampus:
             profile=profile,
             stable=stable,
             documents=self.knowledge.part(documents, corpora=corpora, roles=roles) if documents else None,
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
 
     async def profile(
@@ -460,6 +471,8 @@ class Hippocampus:
         max_tokens: int = RECALL_TOKENS,
         language: Language | None = None,
         template: Template | TemplateName = "markdown",
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> str:
         """Return what is known of a user for a query, as one text for an agent: facts, then passages with their dates.
 
@@ -468,13 +481,20 @@ class Hippocampus:
         Args:
             query: what is searched for. Blank: what is known without a search.
             max_tokens: which the text never exceeds.
-            language, template: as for `context`.
+            language, template: as for `context`; asked_at, time_zone: as for `search`.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
         """
         window = await self.assembler.recall(
-            app_name=self.app, user_id=user, query=query, max_tokens=max_tokens, language=language, template=template
+            app_name=self.app,
+            user_id=user,
+            query=query,
+            max_tokens=max_tokens,
+            language=language,
+            template=template,
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
         return window.text
 
@@ -487,6 +507,8 @@ class Hippocampus:
         max_tokens: int = WINDOW_TOKENS,
         max_answer_tokens: int = ANSWER_TOKENS,
         max_seconds: float = ANSWER_SECONDS,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> Answer:
         """Answer a question from what is remembered of a user, with citations; see `AnswerService.ask`.
 
@@ -494,6 +516,7 @@ class Hippocampus:
             language: of the answer; None: that of the question.
             max_tokens: of the window that the generator reads; max_answer_tokens: of the answer.
             max_seconds: for everything.
+            asked_at, time_zone: as for `search`.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -507,6 +530,8 @@ class Hippocampus:
             max_tokens=max_tokens,
             max_answer_tokens=max_answer_tokens,
             max_seconds=max_seconds,
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
 
     async def remember(self, user: str, what: str | GivenMemory | GivenFact, *, by: str | None = None) -> Edit:

@@ -130,12 +130,15 @@ class OpenMemoryService:
         limit: int | None = None,
         memory_type: MemoryType | None = None,
         min_relevance: float = 0.0,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> SearchMemoryResponse:
         """Find what matches a query best among memories, facts and turns.
 
         Args:
             limit: None for `max_search_results`.
             memory_type: only memories of this type.
+            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`.
 
         Raises:
             as `hippocampus.search.MemorySearch.search`, which also narrows by session, time and metadata.
@@ -148,6 +151,8 @@ class OpenMemoryService:
             narrow=SearchFilter(
                 memory_types=None if memory_type is None else (memory_type,), min_relevance=min_relevance
             ),
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
 
     async def get_context_window(
@@ -159,6 +164,8 @@ class OpenMemoryService:
         query: str,
         system_prompt: str | None = None,
         max_tokens: int = 8000,
+        asked_at: datetime | None = None,
+        time_zone: str | None = None,
     ) -> ContextWindow:
         """Pack what a session's next turn needs into a budget; see `hippocampus.context_assembler`."""
         return await self._assembler.assemble(
@@ -168,6 +175,8 @@ class OpenMemoryService:
             query=query,
             system_prompt=system_prompt,
             max_tokens=max_tokens,
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
 
     async def cleanup_memories(self, threshold: float | None = None, min_age_days: float | None = None) -> MemoryStats:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from hippocampus.errors import BY_SQLSTATE
 from pulse.errors import InvalidInputError
@@ -26,6 +27,7 @@ __all__ = [
     "check_optional_number",
     "check_word",
     "check_zones",
+    "moment_asked",
     "require_session",
 ]
 
@@ -110,6 +112,31 @@ def check_zones(**moments: datetime | None) -> None:
     for what, moment in moments.items():
         if moment is not None and moment.tzinfo is None:
             raise InvalidInputError(f"{what} needs a time zone, such as datetime.now(timezone.utc)")
+
+
+def moment_asked(asked_at: datetime | None, time_zone: str | None) -> datetime:
+    """Return the moment against which a question's times are resolved, in the zone whose days they mean.
+
+    Args:
+        asked_at: with a zone; None: now.
+        time_zone: a name such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.
+
+    Raises:
+        InvalidInputError: `asked_at` has no zone, or there is no such time zone.
+    """
+    check_zones(asked_at=asked_at)
+    moment = datetime.now(UTC) if asked_at is None else asked_at
+    if time_zone is None:
+        return moment
+    try:
+        return moment.astimezone(ZoneInfo(time_zone))
+    except OverflowError:
+        raise InvalidInputError(f"asked_at {moment.isoformat()} is not a time of {time_zone}") from None
+    # A name that is a path, a folder, or no name at all.
+    except (ValueError, OSError, KeyError, TypeError):
+        raise InvalidInputError(
+            f"there is no time zone {time_zone!r:.80}: use a name such as Asia/Tokyo or Europe/Berlin"
+        ) from None
 
 
 async def require_session(pool: Pool, app_name: str | None, user_id: str | None, session_id: str) -> None:

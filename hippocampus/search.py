@@ -17,11 +17,11 @@ import structlog
 
 from hippocampus.errors import BY_SQLSTATE, EmbeddingDimensionError, ProviderError
 from hippocampus.memory_types import MEMORY_TYPES
-from hippocampus.names import check_names, check_word, check_zones
+from hippocampus.names import check_names, check_word, check_zones, moment_asked
 from hippocampus.providers.chunking import normalise
 from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
 from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
-from hippocampus.text.times import time_cues
+from hippocampus.text.time_cues import time_cues
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import escape_state, unescape
 from pulse.postgres.limits import check_limit
@@ -258,6 +258,7 @@ class MemorySearch:
         query_embedding: Sequence[float] | None = None,
         embedding_model: str | None = None,
         asked_at: datetime | None = None,
+        time_zone: str | None = None,
         record_access: bool = True,
         weights: SearchWeights | None = None,
         explain: bool = False,
@@ -268,7 +269,8 @@ class MemorySearch:
             limit: 1 to 1,000.
             query_embedding: of the query, by the model that `embedding_model` names (default: the embedder's). None:
                 the embedder makes it.
-            asked_at: against which the query's times are resolved, such as 'last Friday'. None: now, in UTC.
+            asked_at: against which the query's times are resolved, such as 'last Friday'. None: now.
+            time_zone: whose days they mean, such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
             weights: of this search, instead of those of the object.
             explain: return the parts of each score.
@@ -282,7 +284,7 @@ class MemorySearch:
         check_names(app_name=app_name, user_id=user_id, session_id=narrow.session_id, embedding_model=embedding_model)
         text = clean_query(query)
         check_limit(limit, LIMIT_MAX)
-        check_zones(asked_at=asked_at)
+        asked = moment_asked(asked_at, time_zone)
         vector, degraded = await self.embed_query(text, query_embedding, app_name=app_name)
         model = embedding_model or (self._embedder.model if self._embedder else None)
         if query_embedding is not None and model is None:
@@ -307,7 +309,7 @@ class MemorySearch:
             self._weights if weights is None else astuple(weights),
             narrow.as_of,
             narrow.known_at,
-            *cue_arguments(text, asked_at),
+            *cue_arguments(text, asked),
             explain,
         )
         found = await self._reranking.order(
@@ -369,7 +371,7 @@ class MemorySearch:
 
 
 class CueArguments(NamedTuple):
-    """The times that a query names, as four arguments of ``search_memory``; see `hippocampus.text.times.TimeCue`."""
+    """The times that a query names, as four arguments of ``search_memory``; see `hippocampus.text.time_cues`."""
 
     said_since: list[datetime]
     said_until: list[datetime]
@@ -383,7 +385,7 @@ def cue_arguments(query: str, asked_at: datetime | None = None) -> CueArguments:
     return CueArguments(
         [cue.start for cue in cues],
         [cue.end for cue in cues],
-        [" & ".join(f"'{word}'" for word in cue.words) for cue in cues],
+        [cue.words for cue in cues],
         [cue.weight for cue in cues],
     )
 

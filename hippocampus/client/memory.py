@@ -42,6 +42,7 @@ class SearchOptions(TypedDict, total=False):
     as_of: datetime
     known_at: datetime
     asked_at: datetime
+    time_zone: str
     min_relevance: float
     query_embedding: Sequence[float]
     embedding_model: str
@@ -91,12 +92,12 @@ class MemoryCalls(Calls):
         self, user_id: str, query: str = "", *, session_id: str | None = None, max_tokens: int = 8000, **more: Any
     ) -> Window:
         """Pack a context window; `more` as in the API's body, such as system_prompt."""
-        body = {"query": query, "session_id": session_id, "max_tokens": max_tokens, **more}
+        body = {"query": query, "session_id": session_id, "max_tokens": max_tokens, **plain(more)}
         return pick(Window, await self._call("POST", self._user(user_id, "context"), json=body, is_safe=True))
 
     async def recall(self, user_id: str, query: str = "", *, max_tokens: int = 1000, **more: Any) -> str:
         """Return what is known for a query as one text: facts, then passages with their dates; `more` as in the API."""
-        body = {"query": query, "max_tokens": max_tokens, **more}
+        body = {"query": query, "max_tokens": max_tokens, **plain(more)}
         found = await self._call("POST", self._user(user_id, "recall"), json=body, is_safe=True)
         return str(found["text"])
 
@@ -106,7 +107,7 @@ class MemoryCalls(Calls):
         Raises:
             UnavailableError: the model did not answer in time; ask again later.
         """
-        body = {"question": question, "max_seconds": max_seconds, **more}
+        body = {"question": question, "max_seconds": max_seconds, **plain(more)}
         # Sent once: the writer has repeated what may be repeated, and each call of a model costs money.
         timeout_seconds = max_seconds + _ANSWER_MARGIN_SECONDS
         found = await self._call("POST", self._user(user_id, "ask"), json=body, timeout=timeout_seconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, StringConstraints
 
 from hippocampus.records import DIMENSIONS_MAX
 
@@ -31,6 +31,31 @@ Moment = Annotated[
     BeforeValidator(_written),
     AfterValidator(_storable),
     Field(strict=False, examples=["2026-05-01T00:00:00Z"]),
+]
+
+
+def _of_its_zone(moment: datetime) -> datetime:
+    """Refuse what `_storable` does; the zone stays, since it says whose days 'yesterday' means."""
+    _storable(moment)
+    return moment
+
+
+_AskedMoment = Annotated[
+    AwareDatetime,
+    BeforeValidator(_written),
+    AfterValidator(_of_its_zone),
+    Field(strict=False, examples=["2026-05-01T00:00:00+09:00"]),
+]
+AskedAt = Annotated[
+    _AskedMoment | None, Field(description="When it is asked: 'last Friday' is the one before. By default now.")
+]
+TimeZone = Annotated[
+    str | None,
+    StringConstraints(min_length=1, max_length=64),
+    Field(
+        description="Whose days it means, such as Asia/Tokyo. By default the zone of asked_at, or UTC.",
+        examples=["Asia/Tokyo"],
+    ),
 ]
 Embedding = Annotated[
     list[Annotated[float, Field(allow_inf_nan=False)]],

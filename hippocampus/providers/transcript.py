@@ -97,7 +97,8 @@ def format_known(slice_: ConversationSlice) -> str:
 def format_question(question: Question) -> str:
     """Return the passages between their delimiting lines, then the time, the language and the question."""
     lines = [BEGIN_MEMORY, question.passages, END_MEMORY]
-    lines.append(f"ASKED {question.asked_at.astimezone(UTC):%Y-%m-%d %A %H:%M}")
+    zone = f" {question.asked_at:%z}" if question.asked_at.utcoffset() else ""
+    lines.append(f"ASKED {question.asked_at:%Y-%m-%d %A %H:%M}{zone}")
     if question.language is not None:
         lines.append(f"LANGUAGE {question.language}")
     return "\n".join((*lines, f"QUESTION {quoted(question.text)}"))

@@ -1,8 +1,8 @@
 """Expressions of time in a text, English and Chinese, as ranges of time: 'last Friday', 'in May 2022', '三年前'.
 
 `time_spans` resolves them against a moment: 'yesterday' in a text of 2 May is 1 May. A date without a year recurs:
-'in May' is each May of the years before. `time_cues` turns the spans of a query into what search looks for: turns said
-then, and turns said later that speak of it, such as one of 2 May with the word 'yesterday'.
+'in May' is each May of the years before. `hippocampus.text.time_cues` makes of the spans of a query what search looks
+for.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import MAXYEAR, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta
 from typing import NamedTuple, TypeAlias
+
+from hippocampus.text import holidays
 
 #: How many years back a date without a year is looked for; and the most spans of a text.
 YEARS_BACK = 12
@@ -26,18 +28,6 @@ class TimeSpan(NamedTuple):
     start: datetime
     end: datetime
     recurs: bool = False
-
-
-class TimeCue(NamedTuple):
-    """Turns said from `start` to `end` (exclusive) that hold all `words`, any turns if there are none, count `weight`.
-
-    `words` are terms of the text search: English stems, Chinese pairs of characters.
-    """
-
-    start: datetime
-    end: datetime
-    words: tuple[str, ...]
-    weight: float
 
 
 _Match: TypeAlias = "re.Match[str]"
@@ -65,6 +55,11 @@ _COUNT = r"(?:\d{1,3}|(?:a )?(?:couple of|few)|several|" + "|".join(k for k in _
 _SEASON = "(?:spring|summer|fall|autumn|winter)"
 _PART = r"(?:(early|the beginning of|the start of|mid|the middle of|late|the end of)[ -])?"
 _HAN = "[0-9〇零一二两三四五六七八九十]"
+_TO = r"(?: ?[-–—~] ?| (?:to|until|till|through) (?:the )?)"
+_TO_HAN = "(?:到|至|[-–—~])"
+_ORDINAL = "(?:st|nd|rd|th)?"
+_LINK = re.compile(f"{_TO}|{_TO_HAN}")
+_HAN_MONTH = "(?:1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])"
 _NOT_PART_OF_NUMBER = r"(?<![\d.:])"
 
 
@@ -74,12 +69,19 @@ def time_spans(text: str, now: datetime) -> list[TimeSpan]:
     Args:
         now: has a zone; days begin at its midnight.
     """
-    rest = re.sub(r"\s+", " ", text[:_LENGTH_MAX]).casefold()
+    return read_times(text, now)[0]
+
+
+def read_times(text: str, now: datetime) -> tuple[list[TimeSpan], str]:
+    """Return the spans as `time_spans` does, and the text in lower case with U+0000 where it names them."""
+    rest = re.sub(r"\s+", " ", text[:_LENGTH_MAX].replace("\0", " ")).casefold()
     dates, rest = _matches(_DATES, rest, now)
+    relative, without = _matches(_RELATIVE, rest, now)
     # Beside a date with its year, 'the Sunday before' and 'last Friday' are relative to that date.
-    if not any(not span.recurs for _, span in dates):
-        dates += _matches(_RELATIVE, rest, now)[0]
-    return [span for _, span in sorted(dates, key=lambda item: item[0])]
+    if any(not span.recurs for each in dates for span in each.spans):
+        relative = []
+    found = _joined(sorted(dates + relative), rest)
+    return [span for each in found for span in each.spans], without
 
 
 def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
@@ -109,9 +111,17 @@ def iso_dates(span: TimeSpan) -> str:
     return f"{start.isoformat()}/{last.isoformat()}"
 
 
-def _matches(rules: Sequence[_Rule], text: str, now: datetime) -> tuple[list[tuple[int, TimeSpan]], str]:
-    """Return the spans with their places, and the text without what was matched."""
-    found: list[tuple[int, TimeSpan]] = []
+class _Named(NamedTuple):
+    """What one expression names, and where it stands."""
+
+    place: int
+    end: int
+    spans: tuple[TimeSpan, ...]
+
+
+def _matches(rules: Sequence[_Rule], text: str, now: datetime) -> tuple[list[_Named], str]:
+    """Return what the text names, and the text without what was matched."""
+    found: list[_Named] = []
     expressions = 0
     for pattern, resolve in rules:
         while expressions < SPANS_MAX and (match := pattern.search(text)):
@@ -120,13 +130,42 @@ def _matches(rules: Sequence[_Rule], text: str, now: datetime) -> tuple[list[tup
             text = text[: match.start()] + "\0" * (match.end() - match.start()) + text[match.end() :]
             # 30 February, or a year that the calendar does not have.
             with suppress(ValueError, OverflowError, LookupError):
-                found += [(match.start(), span) for span in list(resolve(match, now)) if _is_usable(span)]
+                spans = tuple(span for span in list(resolve(match, now)) if _is_usable(span))
+                found.append(_Named(match.start(), match.end(), spans))
     return found, text
 
 
+def _joined(found: Sequence[_Named], text: str) -> list[_Named]:
+    """Make one of two times with 'to' between: 'from 3 May to 9 May'.
+
+    Args:
+        found: in the order of the text.
+        text: in which they were found.
+    """
+    whole: list[_Named] = []
+    for each in found:
+        before = whole[-1] if whole else None
+        link = text[before.end : each.place] if before else ""
+        if before is None or not (
+            _LINK.fullmatch(link) or (link == " and " and text[: before.place].endswith("between "))
+        ):
+            whole.append(each)
+            continue
+        spans = [
+            TimeSpan(max(first.start for first in before.spans if first.start < last.end), last.end, last.recurs)
+            for last in each.spans
+            if any(first.start < last.end for first in before.spans)
+        ]
+        # '3 May 2022 to 9 May' ends in that year.
+        if spans and not any(first.recurs for first in before.spans):
+            spans = [min(spans)._replace(recurs=False)]
+        whole[-1] = _Named(before.place, each.end, tuple(spans) or before.spans)
+    return whole
+
+
 def _is_usable(span: TimeSpan) -> bool:
-    """Whether it has a length, and room in the calendar for the days and the year after it."""
-    return span.start < span.end and span.end.year < MAXYEAR - 1
+    """Whether it has a length, and room in the calendar for the days and the year beside it."""
+    return span.start < span.end and span.start.year > MINYEAR and span.end.year < MAXYEAR - 1
 
 
 def _midnight(now: datetime) -> datetime:
@@ -168,6 +207,41 @@ def _day_spans(year: int | None, month: int, day: int, now: datetime) -> _Ranges
 def _month_spans(year: int | None, month: int, count: int, now: datetime, part: str | None = None) -> _Ranges:
     for each in _years(year, now):
         yield TimeSpan(*_cut(*_months(each, month, count, now), part), year is None)
+
+
+def _days_spans(year: int | None, month: int, first: str, last: str, now: datetime) -> _Ranges:
+    for start in _day_spans(year, month, _number(first), now):
+        end = start.start.replace(day=_number(last)) + _DAY
+        if end > start.start:
+            yield start._replace(end=end)
+
+
+def _months_spans(year: int | None, first: int, last_year: int | None, last: int, now: datetime) -> _Ranges:
+    """From one month to another; without a year, of any; with one, of that, or over the end of it."""
+    known = year if year is not None else None if last_year is None else last_year - (first > last)
+    for each in _years(known, now):
+        end = last_year if last_year is not None else each + (first > last)
+        if (start := _month_start(each, first, now)) < (until := _month_start(end, last + 1, now)):
+            yield TimeSpan(start, until, known is None)
+
+
+def _holiday_spans(name: str, year: int | None, which: str | None, now: datetime) -> _Ranges:
+    """Of the year, or of any; 'last Christmas' is the one that began last, 'next Christmas' the coming one."""
+    spans = []
+    for each in _years(year, now):
+        # A year that the table of the Chinese calendar does not have.
+        with suppress(LookupError):
+            first, days = holidays.holiday(name, each)
+            start = _midnight(now).replace(year=first.year, month=first.month, day=first.day)
+            spans.append(TimeSpan(start, start + _DAY * days, year is None and which is None))
+    if which is None or year is not None:
+        yield from spans
+    elif which == "this":
+        yield from (span for span in spans if span.start.year == now.year)
+    elif which in ("next", "coming"):
+        yield min(span for span in spans if span.start > now)
+    else:
+        yield max(span for span in spans if span.end <= now)
 
 
 def _weekday_spans(which: str, weekday: int, now: datetime) -> _Ranges:
@@ -322,6 +396,70 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 # without one, are apart from what is relative to a moment.
 _DATES: tuple[_Rule, ...] = (
     (
+        re.compile(
+            rf"\b(?:(?P<which>last|past|previous|this|next|coming) )?(?P<name>{holidays.ENGLISH})"
+            rf"(?:,? (?:of |in )?(?P<year>{_YEAR}))?(?![\w'’])"
+        ),
+        lambda m, now: _holiday_spans(m["name"], _optional(m["year"]), m["which"], now),
+    ),
+    (
+        _compiled(
+            rf"(?:(?P<year>{{H}}{{2,4}})年的?|(?P<relative>大前|去|前|今|明|后)年的?)?(?P<name>{holidays.CHINESE})"
+        ),
+        lambda m, now: _holiday_spans(m["name"], _han_year(m["year"], m["relative"], now), None, now),
+    ),
+    (
+        re.compile(
+            rf"\b(?:between (?:the )?(\d{{1,2}}){_ORDINAL} and (?:the )?"
+            rf"|(?:from (?:the )?)?(?<![\d.:-])(\d{{1,2}}){_ORDINAL}{_TO})"
+            rf"(\d{{1,2}}){_ORDINAL}(?: of)? ({_MONTH})(?:,? (?:of )?({_YEAR}))?\b"
+        ),
+        lambda m, now: _days_spans(_optional(m[5]), _MONTH_NUMBERS[m[4].rstrip(".")], m[1] or m[2], m[3], now),
+    ),
+    (
+        re.compile(
+            rf"\b({_MONTH}) (\d{{1,2}}){_ORDINAL}{_TO}(\d{{1,2}}){_ORDINAL}(?!\d|[-.:]\d| (?:of )?{_MONTH})"
+            rf"(?:,? ({_YEAR}))?\b"
+        ),
+        lambda m, now: _days_spans(_optional(m[4]), _MONTH_NUMBERS[m[1].rstrip(".")], m[2], m[3], now),
+    ),
+    (
+        re.compile(
+            rf"\b(?:from|between) ({_MONTH})(?: ({_YEAR}))? (?:to|and|until|till|through) ({_MONTH})"
+            rf"(?:,? (?:of )?({_YEAR}))?"
+            r"(?! \d{1,2}\b)(?![\w'])"
+        ),
+        lambda m, now: _months_spans(
+            _optional(m[2]), _MONTH_NUMBERS[m[1].rstrip(".")], _optional(m[4]), _MONTH_NUMBERS[m[3].rstrip(".")], now
+        ),
+    ),
+    (
+        re.compile(rf"\b(?:from|between) ({_YEAR}) (?:to|and|until|till|through) ({_YEAR})\b(?![-:])"),
+        lambda m, now: iter((TimeSpan(_month_start(int(m[1]), 1, now), _month_start(int(m[2]) + 1, 1, now)),)),
+    ),
+    (
+        _compiled(rf"({{H}}{{4}})年?{_TO_HAN}({{H}}{{4}})年(?!{{H}}{{1,2}}月)"),
+        lambda m, now: iter((TimeSpan(_month_start(_number(m[1]), 1, now), _month_start(_number(m[2]) + 1, 1, now)),)),
+    ),
+    (
+        _compiled(
+            rf"(?:(?P<year>{{H}}{{2,4}})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
+            rf"(?P<month>{_HAN_MONTH})月(?P<day>{{H}}{{1,3}})[号日]?{_TO_HAN}(?P<last>{{H}}{{1,3}})[号日]"
+        ),
+        lambda m, now: _days_spans(
+            _han_year(m["year"], m["relative"], now), _number(m["month"]), m["day"], m["last"], now
+        ),
+    ),
+    (
+        _compiled(
+            rf"(?:(?P<year>{{H}}{{2,4}})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
+            rf"(?P<month>{_HAN_MONTH})月?份?{_TO_HAN}(?P<last>{_HAN_MONTH})月(?!{{H}}{{1,3}}[号日])"
+        ),
+        lambda m, now: _months_spans(
+            _han_year(m["year"], m["relative"], now), _number(m["month"]), None, _number(m["last"]), now
+        ),
+    ),
+    (
         re.compile(_NOT_PART_OF_NUMBER + rf"({_YEAR})[-/.](\d{{1,2}})[-/.](\d{{1,2}})(?!\d)"),
         lambda m, now: _day_spans(int(m[1]), int(m[2]), int(m[3]), now),
     ),
@@ -344,7 +482,7 @@ _DATES: tuple[_Rule, ...] = (
     (
         _compiled(
             r"(?:(?P<year>{H}{2,4})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
-            r"(?P<month>1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])月(?:份)?"
+            rf"(?P<month>{_HAN_MONTH})月(?:份)?"
             r"(?:(?P<day>{H}{1,3})[号日]|(?P<part>初|中|底|末))?"
         ),
         _han_date,
@@ -434,42 +572,3 @@ def _han_ago(count: str, unit: str, direction: str, now: datetime) -> _Ranges:
         return _ago(sign * (6 if unit == "年" else 15), "month" if unit == "年" else "day", now, vague=True)
     vague = "几" in count
     return _ago(sign * (3 if vague else _number(count)), _HAN_UNITS[unit], now, vague=vague)
-
-
-#: A turn of the days after a span often speaks of it; and the longest span of which that is true.
-_AFTER = timedelta(days=3)
-_LONGEST_WITH_AFTER = timedelta(days=93)
-_WEEKDAY_STEMS = tuple(_WEEKDAYS)
-_HAN_WEEKDAYS = "一二三四五六日"
-
-
-def time_cues(query: str, now: datetime) -> list[TimeCue]:
-    """Return what search looks for where a query names a time; nothing if it names none.
-
-    Args:
-        now: when the query is asked, with a zone.
-    """
-    spans = time_spans(query, now)
-    return [cue for span in spans for cue in _cues(span)]
-
-
-def _cues(span: TimeSpan) -> Iterator[TimeCue]:
-    width = span.end - span.start
-    yield TimeCue(span.start, span.end, (), 1.0)
-    if width <= _LONGEST_WITH_AFTER:
-        yield TimeCue(span.end, span.end + _AFTER, (), 0.5)
-    if width == _DAY:
-        weekday = span.start.weekday()
-        for words in (("yesterday",), ("last", "night"), ("昨天",), ("昨晚",)):
-            yield TimeCue(span.end, span.end + _DAY, words, 1.0)
-        for words in (("last", _WEEKDAY_STEMS[weekday]), ("上周", "周" + _HAN_WEEKDAYS[weekday])):
-            yield TimeCue(span.end, span.end + 7 * _DAY, words, 1.0)
-    elif timedelta(days=6) < width < timedelta(days=8):
-        for words in (("last", "week"), ("上周",), ("上星", "星期")):
-            yield TimeCue(span.end, span.end + width, words, 1.0)
-    elif timedelta(days=27) < width < timedelta(days=32):
-        for words in (("last", "month"), ("上个", "个月")):
-            yield TimeCue(span.end, span.end + width, words, 1.0)
-    elif timedelta(days=364) < width < timedelta(days=367):
-        for words in (("last", "year"), ("去年",)):
-            yield TimeCue(span.end, span.end + width, words, 1.0)

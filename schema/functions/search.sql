@@ -375,6 +375,29 @@ BEGIN
 END
 $$;
 
+-- The last term of a query.
+CREATE OR REPLACE FUNCTION last_term(p_query text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN substring(p_query FROM '''([^'']+)''[^'']*$');
+
+-- Matches a row that contains the last term of any of the queries.
+CREATE OR REPLACE FUNCTION last_terms(p_queries text[]) RETURNS tsquery
+LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$ SELECT any_term(array_agg(DISTINCT last_term(q.query))) FROM unnest(p_queries) AS q (query) WHERE q.query <> '' $$;
+
+-- The times of `search_memory` with the last term of their words, and all ranges of the same words as one.
+CREATE OR REPLACE FUNCTION time_cues(
+    p_since timestamptz[], p_until timestamptz[], p_words text[], p_weights double precision[])
+RETURNS TABLE (weight double precision, query tsquery, term text, times tstzmultirange)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE ROWS 250 SET search_path FROM CURRENT
+AS $$
+    SELECT c.weight, CASE WHEN c.words <> '' THEN c.words::tsquery END, last_term(c.words),
+           range_agg(tstzrange(c.since, c.until))
+    FROM unnest(p_since, p_until, p_words, p_weights) AS c (since, until, words, weight)
+    WHERE c.since < c.until
+    GROUP BY c.weight, c.words
+$$;
+
 -- The turns of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest vectors,
 -- the newest, and four turns on either side of each. `places` are their numbers as `search_memory` numbers turns;
 -- `seen` is, for each of the single-term queries, in how many turns of the scope the term occurs. Words are read in one
@@ -382,6 +405,8 @@ $$;
 CREATE OR REPLACE FUNCTION turn_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_thread_id uuid, p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
+    p_said_since timestamptz[] DEFAULT NULL, p_said_until timestamptz[] DEFAULT NULL, p_said_words text[] DEFAULT NULL,
+    p_said_weights double precision[] DEFAULT NULL,
     OUT ids uuid[], OUT places bigint[], OUT seen double precision[], OUT total double precision,
     OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
@@ -389,14 +414,22 @@ SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
 AS $$
 DECLARE
     c_rows   constant integer := greatest(300, 3 * p_limit);
+    -- A date that is written out is said at any time: its turns are found by the query's own words.
+    c_long   constant interval := '400 days';
     v_any    tsquery;
+    v_said   tsquery;
+    v_times  tstzmultirange;
     v_query  tsquery;
 BEGIN
     FOREACH v_query IN ARRAY coalesce(p_queries, '{}') LOOP
         v_any := coalesce(v_any || v_query, v_query);
     END LOOP;
+    SELECT range_agg(c.times), any_term(array_agg(DISTINCT c.term)) INTO v_times, v_said
+    FROM time_cues(p_said_since, p_said_until, p_said_words, p_said_weights) AS c
+    WHERE c.term IS NOT NULL AND upper(c.times) - lower(c.times) < c_long;
     WITH scope AS MATERIALIZED (
-        SELECT m.id, length(m.search) AS length, CASE WHEN m.search @@ v_any THEN m.search END AS document,
+        SELECT m.id, length(m.search) AS length, m.occurred_at,
+               CASE WHEN m.search @@ v_any OR m.occurred_at <@ v_times AND m.search @@ v_said THEN m.search END AS document,
                row_number() OVER (ORDER BY m.thread_id, m.sequence_num)
                    + 4 * dense_rank() OVER (ORDER BY m.thread_id) AS place,
                row_number() OVER (ORDER BY m.occurred_at DESC, m.id DESC) AS age
@@ -418,8 +451,25 @@ BEGIN
         SELECT h.place FROM held AS h JOIN counted AS c ON c.term = h.term
         GROUP BY h.place
         ORDER BY sum(ln(1 + (SELECT count(*) FROM scope) / c.rows)) DESC, h.place DESC LIMIT c_rows
+    ), cues AS MATERIALIZED (
+        SELECT * FROM time_cues(p_said_since, p_said_until, p_said_words, p_said_weights) AS c
+        WHERE c.term IS NULL OR c.times <@ v_times
+    ), said AS (
+        SELECT t.place FROM (
+            SELECT s.place, s.age, c.weight FROM cues AS c JOIN scope AS s ON s.occurred_at <@ c.times
+            WHERE c.term IS NULL
+            UNION ALL
+            SELECT s.place, s.age, c.weight
+            FROM (SELECT DISTINCT c.term, any_term(ARRAY[c.term]) AS query FROM cues AS c WHERE c.term IS NOT NULL) AS q
+            CROSS JOIN LATERAL (
+                SELECT * FROM scope WHERE scope.occurred_at <@ v_times AND scope.document @@ q.query OFFSET 0) AS s
+            JOIN cues AS c ON c.term = q.term AND s.occurred_at <@ c.times AND s.document @@ c.query) AS t
+        GROUP BY t.place, t.age
+        ORDER BY max(t.weight) DESC, t.age LIMIT c_rows
     ), chosen AS (
         SELECT r.place FROM rare AS r
+        UNION
+        SELECT t.place FROM said AS t
         UNION
         SELECT s.place FROM scope AS s WHERE s.age <= greatest(100, p_limit)
         UNION
@@ -830,12 +880,14 @@ $$;
 -- not reached yet, at most the latest 5,000 of them. p_session_id, p_since, p_until (exclusive), p_metadata and
 -- p_memory_types narrow the rows; a fact has the metadata of the turns that it was extracted from, and only memories have a memory type.
 -- p_said_since, p_said_until (exclusive), p_said_words (a tsquery, '' for none) and p_said_weights: the times that the
--- query names, one element each. A row of such a time that holds the words is preferred by the weight. The program makes
--- them of the query: hippocampus/text/times.py.
+-- query names, one element each. A row of such a time that matches the words is preferred by the weight; one that matches
+-- has the last of their terms. A weight over 1 says that the query asks for nothing but a time: then such rows match
+-- without any of its words. The program makes them of the query: hippocampus/text/time_cues.py.
 -- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
 -- is not the current one is judged by its words.
 -- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
--- weight) that the row contains, whichever is greater. total counts all rows that match.
+-- weight) that the row contains, whichever is greater; if the query asks for nothing but a time, also the share of the
+-- greatest weight of a time. total counts all rows that match.
 -- p_bare: return no more of a row than source, id, score, its parts, relevance and occurred_at.
 -- p_explain: return parts, what each part adds to the score, in the order of SCORE_PARTS in hippocampus/search.py.
 -- Errors: HP007 bad input, HP001 unknown session, HP049 the vector is not one of this model.
@@ -878,8 +930,9 @@ DECLARE
     v_few      tsquery[];
     v_any      tsquery;
     v_kept     tsquery;
-    v_cue      text;
     v_timed    boolean := coalesce(cardinality(p_said_since), 0) > 0;
+    -- The greatest weight of a time, if the query asks for nothing else.
+    v_time     double precision := (SELECT max(c) FROM unnest(p_said_weights) AS c HAVING max(c) > 1);
     v_many     boolean;
     -- Whether the query may ask for the present state: no word of it is about the past, and it names no time.
     v_present  boolean := p_as_of IS NULL AND p_known_at IS NULL AND coalesce(cardinality(p_said_since), 0) = 0
@@ -948,10 +1001,7 @@ BEGIN
     v_many := cardinality(v_forms) > 40;
     -- The frequencies of few terms are read with the memories, and no document is kept: it would be copied three times.
     v_few := CASE WHEN cardinality(v_forms) <= 8 AND NOT v_timed THEN v_singles END;
-    v_kept := v_any;
-    FOREACH v_cue IN ARRAY coalesce(p_said_words, '{}') LOOP
-        v_kept := v_kept || v_cue::tsquery;
-    END LOOP;
+    v_kept := CASE WHEN v_timed THEN v_any || last_terms(p_said_words) ELSE v_any END;
     -- The index alone tells whether there are more at all; only of those, it is counted how many pass the filters.
     IF v_memories AND v_thread IS NULL AND EXISTS (
         SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id OFFSET c_exact)
@@ -987,7 +1037,7 @@ BEGIN
         IF v_giant THEN
             SELECT * INTO turns FROM turn_candidates(
                 p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, v_thread, p_since, p_until, p_metadata,
-                p_limit);
+                p_limit, p_said_since, p_said_until, p_said_words, p_said_weights);
         END IF;
     END IF;
 
@@ -1142,15 +1192,20 @@ BEGIN
                                      / (SELECT mean_context_length FROM corpus)))) AS bm25
         FROM spread AS s JOIN docs AS d ON d.n = s.n
         GROUP BY s.n
+    ), cues AS MATERIALIZED (
+        SELECT * FROM time_cues(p_said_since, p_said_until, p_said_words, p_said_weights) WHERE v_timed
     ), moved AS (
         -- Up: the rows of the times that the query names, said then, or said later in words such as 'yesterday'; and what
         -- holds now. Down: turns that state what holds no longer.
         SELECT m.n, max(m.said) + min(m.change) AS shift FROM (
             SELECT d.n, c.weight AS said, 0::float8 AS change
-            FROM unnest(p_said_since, p_said_until, p_said_words, p_said_weights) AS c (since, until, words, weight)
-            JOIN docs AS d ON d.occurred_at >= c.since AND d.occurred_at < c.until
-                          AND (c.words = '' OR d.document @@ c.words::tsquery)
-            WHERE v_timed
+            FROM cues AS c JOIN docs AS d ON d.occurred_at <@ c.times
+            WHERE c.term IS NULL
+            UNION ALL
+            SELECT d.n, c.weight, 0
+            FROM (SELECT DISTINCT c.term, any_term(ARRAY[c.term]) AS query FROM cues AS c WHERE c.term IS NOT NULL) AS q
+            CROSS JOIN LATERAL (SELECT * FROM docs WHERE docs.document @@ q.query OFFSET 0) AS d
+            JOIN cues AS c ON c.term = q.term AND d.occurred_at <@ c.times AND d.document @@ c.query
             UNION ALL
             SELECT d.n, 0, c.change
             FROM former_statements(p_app_name, p_user_id, v_forms, p_embedding, p_embedding_model, v_now, v_asked) AS f,
@@ -1162,7 +1217,8 @@ BEGIN
         GROUP BY m.n
     ), scored AS MATERIALIZED (
         SELECT p.*, CASE WHEN p.id = ANY (v_asked) THEN 1
-                         ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), 0) END AS relevance
+                         ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), p.shift / v_time, 0)
+                         END AS relevance
         FROM (
             SELECT d.n, d.id, d.occurred_at, d.similarity, d.context_similarity, d.retention, d.author_match, d.asks,
                    d.bm25, CASE WHEN d.n > 0 THEN coalesce(x.bm25, 0) ELSE d.bm25 END AS context_bm25,
@@ -1185,6 +1241,7 @@ BEGIN
             LEFT JOIN moved AS v ON v.n = d.n
             OFFSET 0) AS p
         WHERE p.bm25 > 0 OR p.context_bm25 > 0 OR p.similarity > 0 OR p.id = ANY (v_asked)
+           OR p.shift / v_time > 0
     ), extremes AS MATERIALIZED (
         SELECT nullif(max(s.bm25), 0) AS text, nullif(max(s.context_bm25), 0) AS context FROM scored AS s
     ), sorted AS MATERIALIZED (

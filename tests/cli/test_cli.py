@@ -172,6 +172,15 @@ def test_a_facts_history_shows_what_was_true_before(cli: Run) -> None:
     assert (code, err) == (1, "hippocampus: There is no fact with the key 'no_such_key': see `hippocampus facts`.\n")
 
 
+def test_a_question_is_asked_at_a_time_of_a_zone(cli: Run) -> None:
+    for command in ("search", "context", "recall", "ask"):
+        when = ("--asked-at", "2026-05-01T15:30:00Z", "--time-zone")
+        assert cli(command, "What happened yesterday?", *when, "Asia/Tokyo")[0] == 0
+        code, _, err = cli(command, "What happened yesterday?", *when, "Mars")
+        assert code == 1
+        assert "no time zone 'Mars'" in err
+
+
 def test_search_explains_its_results(cli: Run) -> None:
     code, out, _ = cli("search", "who is allergic to peanuts", "--limit", "2")
     assert code == 0

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -61,6 +62,24 @@ def passages(question: Question) -> dict[int, str]:
 
 def number_of(question: Question, *wanted: str) -> int:
     return next(number for number, line in passages(question).items() if all(word in line for word in wanted))
+
+
+async def test_a_question_is_asked_at_a_time_of_a_zone(memory: Hippocampus) -> None:
+    """Half an hour after midnight in Lisbon, and before it in UTC: 'yesterday' is Lisbon's, and the model is told."""
+    asked: list[Question] = []
+
+    def reply(question: Question) -> Reply:
+        asked.append(question)
+        return Reply(text="You moved.", citations=(1,), origin=ORIGIN, usage=Usage())
+
+    memory.generator = ScriptedAnswerer(reply)
+    moment = datetime(2026, 5, 1, 23, 30, tzinfo=UTC)
+    await memory.ask(USER, "What happened yesterday?", asked_at=moment, time_zone="Europe/Lisbon")
+    assert "ASKED 2026-05-02 Saturday 00:30 +0100" in format_question(asked[0])
+    found = await memory.search(USER, "What happened yesterday?", asked_at=moment, time_zone="Europe/Lisbon")
+    assert (found[0].occurred_at, found[0].relevance_score) == (datetime(2026, 5, 1, 9, tzinfo=UTC), 1.0)
+    with pytest.raises(InvalidInputError, match="no time zone 'Mars'"):
+        await memory.ask(USER, "What happened yesterday?", time_zone="Mars")
 
 
 async def test_an_answer_cites_turns_and_facts_that_can_be_opened(memory: Hippocampus) -> None:

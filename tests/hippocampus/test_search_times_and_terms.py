@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import asyncpg
 import pytest
 
 from benchmarks import diaries
 from benchmarks.locomo import consolidate
+from hippocampus.context_assembler import ContextAssembler
 from hippocampus.facts.keys import normal_key
 from hippocampus.providers.local.embedding import LocalEmbedder
 from hippocampus.search import MemorySearch, SearchFilter
+from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.memory_rows import APP, add_fact, say
@@ -97,6 +100,105 @@ async def test_a_turn_that_speaks_of_the_day_is_preferred_to_one_of_the_day_afte
     await say_at(pool, "s-2", ("2022-05-02", of_the_day))
     await say_at(pool, "s-3", ("2022-05-09", other))
     assert await best(pool, query) == [of_the_day]
+
+
+#: When something was said, what, and a question that names the time in other words.
+SAID_FROM_AFAR = [
+    ("2021-03-18", "I went kayaking two days ago", "What happened on 16 March 2021?"),
+    ("2021-03-10", "I bought a violin last Friday", "What happened on 5 March 2021?"),
+    ("2019-10-02", "The day before yesterday the boiler exploded", "What happened on 30 September 2019?"),
+    ("2020-11-20", "We adopted a puppy two weeks ago", "What happened on 6 November 2020?"),
+    ("2018-04-11", "Over the weekend I sold the car", "What happened on 8 April 2018?"),
+    ("2018-08-20", "My sister got married in May", "What happened in May 2018?"),
+    ("2020-09-10", "We painted the kitchen 3 months ago", "What happened in June 2020?"),
+    ("2019-01-15", "I broke my arm three years ago", "What happened in 2016?"),
+    ("2018-09-03", "I quit smoking last year", "What happened in 2017?"),
+    ("2017-06-03", "On May 20th I won a chess medal", "What happened on 2017-05-20?"),
+    ("2021-11-20", "We are going to Malta for Christmas", "What happened on 25 December 2021?"),
+    ("2021-03-20", "除夕奶奶摔了一跤", "2021年2月11日发生了什么？"),
+    ("2020-10-20", "国庆我们去了海边", "2020年国庆节发生了什么？"),
+    ("2021-07-01", "The fair is tomorrow", "What happened on 2 July 2021?"),
+    ("2021-04-18", "前天我和小王去划船了", "2021年4月16日发生了什么？"),
+    ("2020-03-11", "上周五我买了一把小提琴", "2020年3月6日发生了什么？"),
+    ("2019-11-20", "两周前我们领养了一只小狗", "2019年11月6日发生了什么？"),
+    ("2019-08-20", "我姐姐五月结婚了", "2019年5月发生了什么？"),
+    ("2019-09-10", "三个月前我们粉刷了厨房", "2019年6月发生了什么？"),
+    ("2018-01-15", "三年前我摔断了胳膊", "2015年发生了什么？"),
+    ("2015-09-03", "我去年戒了烟", "2014年发生了什么？"),
+    ("2016-06-03", "五月二十号我赢了象棋奖牌", "2016年5月20日发生了什么？"),
+    ("2015-03-20", "五天前爷爷住院了", "2015年3月15日发生了什么？"),
+]
+
+
+async def test_what_speaks_of_the_named_time_from_another_day_is_found_without_its_words(pool: asyncpg.Pool) -> None:
+    """Among turns of every tenth day, half of which hold the question's words, by words alone and with vectors."""
+    days = [datetime(2014, 1, 1, tzinfo=UTC) + timedelta(days=10 * number) for number in range(290)]
+    others = ["What happened to your bike?", "I like green tea", "这里没发生什么新鲜事", "我早上喝绿茶"]
+    turns = [(f"{day:%Y-%m-%d}", others[place % 4]) for place, day in enumerate(days)]
+    await say_at(pool, "s-1", *sorted(turns + [(day, text) for day, text, _ in SAID_FROM_AFAR]))
+    for embedder in (None, LocalEmbedder()):
+        search = MemorySearch(pool, embedder)
+        for _, text, query in SAID_FROM_AFAR:
+            found = await search.search(app_name=APP, user_id=MEI, query=query, asked_at=ASKED, record_access=False)
+            assert found.memories[0].content == text, query
+            assert found.memories[0].relevance_score >= 0.5
+
+
+async def test_what_speaks_of_the_named_time_is_found_among_more_turns_than_are_scored(pool: asyncpg.Pool) -> None:
+    first = datetime(2019, 1, 1, 8, tzinfo=UTC)
+    said = [
+        ((first + timedelta(hours=6 * number)).isoformat(), f"Nothing new happened {number}") for number in range(5200)
+    ]
+    sessions = OpenSessionService(pool)
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    turns = [*said[:2000], ("2020-05-15T09:00:00+00:00", "I sprained an ankle two days ago"), *said[2000:]]
+    for begin in range(0, len(turns), 1000):
+        events = [
+            Event(author="user", content={"text": text}, timestamp=datetime.fromisoformat(moment).timestamp())
+            for moment, text in turns[begin : begin + 1000]
+        ]
+        await sessions.append(APP, MEI, "s-1", events)
+    assert "I sprained an ankle two days ago" in await best(pool, "What happened on 13 May 2020?", limit=10)
+
+
+#: 00:30 of 2 May in Tokyo.
+HALF_PAST_MIDNIGHT = datetime(2022, 5, 1, 15, 30, tzinfo=UTC)
+
+
+async def test_days_are_those_of_the_zone_in_which_the_question_is_asked(pool: asyncpg.Pool) -> None:
+    """Asked at half past midnight in Tokyo, yesterday is 1 May; in UTC, it is 30 April."""
+    await say(pool, MEI, "s-0", "Hello")
+    sessions = OpenSessionService(pool)
+    told = {"2022-04-30T10:00Z": "I watched the film Alien", "2022-05-01T10:00Z": "I watched the film Brazil"}
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    events = [
+        Event(author="user", content={"text": text}, timestamp=datetime.fromisoformat(moment).timestamp())
+        for moment, text in told.items()
+    ]
+    await sessions.append(APP, MEI, "s-1", events)
+    query = "What happened yesterday?"
+    whose = {"app_name": APP, "user_id": MEI}
+    search, assembler = MemorySearch(pool), ContextAssembler(pool, max_tokens=200)
+    for asked_at, time_zone, film in (
+        (HALF_PAST_MIDNIGHT, None, "Alien"),
+        (HALF_PAST_MIDNIGHT, "Asia/Tokyo", "Brazil"),
+        (HALF_PAST_MIDNIGHT.astimezone(timezone(timedelta(hours=9))), None, "Brazil"),
+    ):
+        when: dict[str, Any] = {"asked_at": asked_at, "time_zone": time_zone}
+        found = await search.search(query=query, **when, **whose)
+        assert film in found.memories[0].content
+        windows = [
+            await assembler.recall(query=query, **when, **whose),
+            await assembler.assemble(query=query, session_id=None, **when, **whose),
+        ]
+        for window in windows:
+            relevant = {item.content: item.relevance_score for item in window.items}
+            assert max(relevant, key=lambda text: relevant[text]).endswith(film)
+    for wrong in ("Mars/Olympus", "", "../etc/passwd", "Asia", "\0"):
+        with pytest.raises(InvalidInputError, match="time zone"):
+            await search.search(query=query, time_zone=wrong, **whose)
+        with pytest.raises(InvalidInputError, match="time zone"):
+            await assembler.recall(query=query, time_zone=wrong, **whose)
 
 
 async def test_times_are_resolved_against_now_unless_the_caller_says_when(pool: asyncpg.Pool) -> None:

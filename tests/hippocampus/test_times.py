@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus.text.times import YEARS_BACK, time_cues, time_spans
+from hippocampus.text.time_cues import time_cues
+from hippocampus.text.times import YEARS_BACK, time_spans
 from tests.support.properties import examples
 
 NOW = datetime(2022, 5, 18, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -57,6 +58,33 @@ NOW = datetime(2022, 5, 18, 15, 30, tzinfo=UTC)  # a Wednesday
         ("二〇二一年五月", "2021-05-01", "2021-05-31"),
         ("去年十二月二十三号", "2021-12-23", "2021-12-23"),
         ("21年5月底", "2021-05-22", "2021-05-31"),
+        ("at Christmas 2021", "2021-12-24", "2021-12-26"),
+        ("last Christmas", "2021-12-24", "2021-12-26"),
+        ("Christmas Eve of 2020", "2020-12-24", "2020-12-24"),
+        ("next Easter", "2023-04-07", "2023-04-10"),
+        ("Thanksgiving 2021", "2021-11-25", "2021-11-25"),
+        ("Memorial Day 2021", "2021-05-31", "2021-05-31"),
+        ("New Year's Eve 2021", "2021-12-31", "2021-12-31"),
+        ("Chinese New Year 2021", "2021-02-11", "2021-02-18"),
+        ("去年国庆节", "2021-10-01", "2021-10-07"),
+        ("2021年的春节", "2021-02-11", "2021-02-18"),
+        ("去年中秋", "2021-09-21", "2021-09-21"),
+        ("2020年端午节", "2020-06-25", "2020-06-25"),
+        ("去年除夕", "2021-02-11", "2021-02-11"),
+        ("from 3 to 9 May 2021", "2021-05-03", "2021-05-09"),
+        ("between the 3rd and the 9th of May 2021", "2021-05-03", "2021-05-09"),
+        ("May 3-9, 2021", "2021-05-03", "2021-05-09"),
+        ("from 3 May to 9 June 2021", "2021-05-03", "2021-06-09"),
+        ("3 May 2021 to 9 June", "2021-05-03", "2021-06-09"),
+        ("from 2021-05-03 to 2021-05-09", "2021-05-03", "2021-05-09"),
+        ("from May to July 2021", "2021-05-01", "2021-07-31"),
+        ("from November to January 2021", "2020-11-01", "2021-01-31"),
+        ("between 2019 and 2021", "2019-01-01", "2021-12-31"),
+        ("from last Friday to yesterday", "2022-05-13", "2022-05-17"),
+        ("2021年5月3日到9日", "2021-05-03", "2021-05-09"),
+        ("去年五月三号至六月二号", "2021-05-03", "2021-06-02"),
+        ("2021年5月到7月", "2021-05-01", "2021-07-31"),
+        ("2019年到2021年", "2019-01-01", "2021-12-31"),
     ],
 )
 def test_an_expression_is_one_span(text: str, first: str, last: str) -> None:
@@ -75,7 +103,7 @@ def test_a_date_without_a_year_recurs(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     "where does she live?|this may be|we march on|room 2023|30 February 2022|第三章|the second one|星期|年|月|几|3:45"
-    "|version 2.10.12|she may come".split("|"),
+    "|version 2.10.12|she may come|from 3 to 9|pages 3-9|一到三号楼|the holidays".split("|"),
 )
 def test_what_names_no_time_has_no_span(text: str) -> None:
     assert time_spans(text, NOW) == []
@@ -89,18 +117,29 @@ def test_a_weekday_alone_is_the_one_before_or_after() -> None:
 def test_the_cues_of_a_day_are_turns_of_the_day_and_later_ones_that_speak_of_it() -> None:
     cues = time_cues("on 16 March 2022", NOW)  # a Wednesday
     day = datetime(2022, 3, 16, tzinfo=UTC)
-    assert (cues[0].start, cues[0].end, cues[0].words, cues[0].weight) == (day, day + timedelta(days=1), (), 1.0)
+    assert (cues[0].start, cues[0].end, cues[0].words) == (day, day + timedelta(days=1), "")
     by_words = {cue.words: (cue.start, cue.end) for cue in cues if cue.words}
-    assert by_words["yesterday",] == (day + timedelta(days=1), day + timedelta(days=2))
-    assert by_words["last", "wednesday"] == (day + timedelta(days=1), day + timedelta(days=8))
-    assert ("上周", "周三") in by_words
-    assert all(0 < cue.weight <= 1 for cue in cues)
+    assert by_words["'last' <-> 'wednesday'"] == (day + timedelta(days=1), day + timedelta(days=8))
+    assert by_words["'two' <-> 'day' <-> 'ago'"] == (day + timedelta(days=2), day + timedelta(days=3))
+    assert by_words["!'上上' & '上周' <-> '周三'"] == (day + timedelta(days=5), day + timedelta(days=12))
     assert time_cues("where does she live?", NOW) == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["What happened {}?", "What did I do {}?", "What did we and Ann do {}?", "{}我做了什么？"]
+)
+def test_a_time_counts_more_where_nothing_else_is_asked_for(asked: str) -> None:
+    time = "2022年5月1日" if asked.endswith("？") else "on 1 May 2022"
+    alone = time_cues(asked.format(time), NOW)
+    beside = time_cues(asked.replace("do", "cook").replace("happened", "cooked").replace("做", "煮").format(time), NOW)
+    assert [cue.words for cue in alone] == [cue.words for cue in beside]
+    assert max(cue.weight for cue in beside) == 1.0
+    assert max(cue.weight for cue in alone) > 1.0
 
 
 _PIECES = st.sampled_from(
     "last next this may march in on 31 30 February 9999 0001 1900 ago weeks few 一 十 百 年 月 号 周 上 前 几 半 个 "
-    "大前 天 2022-13-45 ٣ ² th of , . \0 \ud800".split(" ")
+    "大前 天 christmas 春节 easter to from between 到 - 2022-13-45 ٣ ² th of , . \0 \ud800".split(" ")
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import uuid
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +111,33 @@ async def test_context_and_recall_are_written_as_requested(
     assert found["total_tokens"] <= 200
     nothing = (await client.post(f"/v1/apps/{app}/users/bob/recall", json={"query": "Lisbon"})).json()
     assert (nothing["text"], nothing["total_tokens"]) == ("", 0)
+
+
+async def test_a_question_is_asked_at_a_time_of_a_zone(client: httpx.AsyncClient, user: str, session: str) -> None:
+    """At half past midnight in Tokyo, 'yesterday' is Tokyo's, by the zone's name and by the offset of the time."""
+    told = {"Alien": "2022-04-30T10:00:00+00:00", "Brazil": "2022-05-01T10:00:00+00:00"}
+    for film, moment in told.items():
+        timestamp = datetime.fromisoformat(moment).timestamp()
+        await append(client, session, {**say(f"I watched the film {film}"), "timestamp": timestamp})
+    question = "What happened yesterday?"
+    for film, when in (
+        ("Alien", {"asked_at": "2022-05-01T15:30:00Z"}),
+        ("Brazil", {"asked_at": "2022-05-01T15:30:00Z", "time_zone": "Asia/Tokyo"}),
+        ("Brazil", {"asked_at": "2022-05-02T00:30:00+09:00"}),
+    ):
+        found = (await client.post(f"{user}/search", json={"query": question, **when})).json()["results"]
+        assert found[0]["content"].endswith(film)
+        window = (await client.post(f"{user}/context", json={"query": question, **when})).json()["items"]
+        assert max(window, key=lambda item: item["relevance_score"])["content"].endswith(film)
+        recalled = (await client.post(f"{user}/recall", json={"query": question, "max_tokens": 30, **when})).json()
+        assert re.findall("Alien|Brazil", recalled["text"]) == [film]
+        asked = {"question": question, "max_answer_tokens": 50, **when}
+        answer = (await client.post(f"{user}/ask", json=asked)).json()
+        assert film in answer["text"]
+    for path, name in (("search", "query"), ("context", "query"), ("recall", "query"), ("ask", "question")):
+        refused = await client.post(f"{user}/{path}", json={name: question, "time_zone": "Mars"})
+        assert refused.status_code == 422
+        assert "no time zone 'Mars'" in refused.text
 
 
 async def test_memories_are_listed_page_by_page(
@@ -253,6 +281,9 @@ WRONG: list[tuple[str, str, dict[str, Any] | None]] = [
     ("POST", "/context", {"query": "x", "language": "fr"}),
     ("POST", "/context", {"query": "x", "template": "yaml"}),
     ("POST", "/recall", {"query": "x", "max_tokens": 0}),
+    ("POST", "/recall", {"query": "x", "asked_at": "2026-01-01T00:00:00"}),
+    ("POST", "/recall", {"query": "x", "asked_at": 5}),
+    ("POST", "/context", {"query": "x", "time_zone": ""}),
     ("POST", "/recall", {"query": "x", "session_id": "s1"}),
     ("POST", "/context", {"query": "x", "query_embedding": [0.0] * 1535}),
     ("POST", "/context", {"qurey": "x"}),

@@ -46,6 +46,23 @@ async def consolidate(pool: asyncpg.Pool) -> None:
     await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
 
 
+async def test_a_question_is_asked_at_a_time_of_a_zone(pool: asyncpg.Pool) -> None:
+    """At half past midnight in Tokyo, 'yesterday' is Tokyo's."""
+    films = {"Alien": "2022-04-30T10:00:00Z", "Brazil": "2022-05-01T10:00:00Z"}
+    turns = [{"role": "user", "text": f"I watched the film {film}", "at": moment} for film, moment in films.items()]
+    question, when = "What happened yesterday?", {"asked_at": "2022-05-01T15:30:00Z"}
+    async with connected(pool) as client:
+        await answer(client, "add_turns", {"session_id": "s1", "turns": turns})
+        for film, zone in (("Alien", {}), ("Brazil", {"time_zone": "Asia/Tokyo"})):
+            found = await answer(client, "search_memory", {"query": question, **when, **zone})
+            assert found["results"][0]["content"].endswith(film)
+            asked = await answer(client, "ask_memory", {"question": question, **when, **zone})
+            assert film in asked["text"]
+            window = await answer(client, "get_context", {"query": question, "max_tokens": 100, **when, **zone})
+            assert film in window["text"]
+        assert "no time zone 'Mars'" in await refusal(client, "search_memory", {"query": "x", "time_zone": "Mars"})
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> None:
     """Store, consolidate, find, list, explain, forget: each answer leads to the next."""

@@ -35,3 +35,9 @@ class Seconds(click.FloatRange):
 
 
 MOMENT = Moment()
+asked_at_option = click.option(
+    "--asked-at", type=MOMENT, help="When it is asked: 'yesterday' is the day before; or now."
+)
+time_zone_option = click.option(
+    "--time-zone", help="Whose days it means, such as Asia/Tokyo; by default the zone of --asked-at, or UTC."
+)

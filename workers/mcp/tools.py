@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from hippocampus.answers import QUESTION_LENGTH_MAX, AnsweredBy
-from hippocampus.http.fields import Moment
+from hippocampus.http.fields import AskedAt, Moment, TimeZone
 from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.records import FactType, Importance
 from hippocampus.search import SearchFilter, SearchMemoryResult, Source
@@ -102,6 +102,8 @@ class SearchArguments(Arguments):
     ] = None
     since: Annotated[Moment | None, Field(description="Only what was said at this time or later.")] = None
     until: Annotated[Moment | None, Field(description="Only what was said before this time.")] = None
+    asked_at: AskedAt = None
+    time_zone: TimeZone = None
 
 
 class Hit(Answer):
@@ -132,6 +134,8 @@ async def search_memory(caller: Caller, given: SearchArguments) -> Found:
         query=given.query,
         limit=given.limit,
         narrow=_narrowed(given),
+        asked_at=given.asked_at,
+        time_zone=given.time_zone,
     )
     budget = _Budget()
     results: list[Hit] = []
@@ -171,6 +175,8 @@ class ContextArguments(Arguments):
     query: Annotated[str, Field(min_length=1, max_length=32_768, description="What the next turn is about.")]
     max_tokens: Annotated[int, Field(ge=100, le=8_000, description="The budget; it is never exceeded.")] = 2_000
     session_id: Annotated[Id | None, Field(description="A session whose newest turns to include.")] = None
+    asked_at: AskedAt = None
+    time_zone: TimeZone = None
 
 
 class Context(Answer):
@@ -192,6 +198,8 @@ async def get_context(caller: Caller, given: ContextArguments) -> Context:
         session_id=given.session_id,
         query=given.query,
         max_tokens=given.max_tokens,
+        asked_at=given.asked_at,
+        time_zone=given.time_zone,
     )
     return Context(text=window.text, tokens=window.total_tokens)
 
@@ -200,6 +208,8 @@ class AskArguments(Arguments):
     """Of ask_memory."""
 
     question: Annotated[str, Field(min_length=1, max_length=QUESTION_LENGTH_MAX, description="In plain words.")]
+    asked_at: AskedAt = None
+    time_zone: TimeZone = None
 
 
 class Cited(Answer):
@@ -227,7 +237,12 @@ class Answered(Answer):
 async def ask_memory(caller: Caller, given: AskArguments) -> Answered:
     """Answer a question from what is known."""
     found = await caller.services.answers.ask(
-        app_name=caller.app_name, user_id=caller.user_id, question=given.question, max_seconds=_ANSWER_SECONDS_MAX
+        app_name=caller.app_name,
+        user_id=caller.user_id,
+        question=given.question,
+        max_seconds=_ANSWER_SECONDS_MAX,
+        asked_at=given.asked_at,
+        time_zone=given.time_zone,
     )
     budget = _Budget()
     text = budget.cut(found.text)

@@ -3249,6 +3249,17 @@ export interface components {
              */
             embedding_model?: string | null;
             /**
+             * Asked At
+             * @description When it is asked: 'last Friday' is the one before. By default now.
+             */
+            asked_at?: string | null;
+            /**
+             * Time Zone
+             * @description Whose days it means, such as Asia/Tokyo. By default the zone of asked_at, or UTC.
+             * @example Asia/Tokyo
+             */
+            time_zone?: string | null;
+            /**
              * Session Id
              * @description The session whose newest turns are the history.
              */
@@ -6107,6 +6118,17 @@ export interface components {
              */
             embedding_model?: string | null;
             /**
+             * Asked At
+             * @description When it is asked: 'last Friday' is the one before. By default now.
+             */
+            asked_at?: string | null;
+            /**
+             * Time Zone
+             * @description Whose days it means, such as Asia/Tokyo. By default the zone of asked_at, or UTC.
+             * @example Asia/Tokyo
+             */
+            time_zone?: string | null;
+            /**
              * Max Tokens
              * @description The budget of the text.
              * @default 1000
@@ -6698,6 +6720,12 @@ export interface components {
              * @description When it is asked: 'last Friday' is the one before. By default now.
              */
             asked_at?: string | null;
+            /**
+             * Time Zone
+             * @description Whose days it means, such as Asia/Tokyo. By default the zone of asked_at, or UTC.
+             * @example Asia/Tokyo
+             */
+            time_zone?: string | null;
             /**
              * Min Relevance
              * @default 0
@@ -8192,6 +8220,17 @@ export interface components {
              * @default 60
              */
             max_seconds?: number;
+            /**
+             * Asked At
+             * @description When it is asked: 'last Friday' is the one before. By default now.
+             */
+            asked_at?: string | null;
+            /**
+             * Time Zone
+             * @description Whose days it means, such as Asia/Tokyo. By default the zone of asked_at, or UTC.
+             * @example Asia/Tokyo
+             */
+            time_zone?: string | null;
         };
         /**
          * DecisionInput

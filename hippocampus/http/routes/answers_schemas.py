@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from hippocampus import answers
 from hippocampus.answers import AnsweredBy, CitedSource
+from hippocampus.http.fields import AskedAt, TimeZone
 from pulse.http.edge.schemas import Body, View
 
 
@@ -44,6 +45,8 @@ class QuestionInput(Body):
             description="The time for everything; after it, the request fails with 503.",
         ),
     ] = answers.ANSWER_SECONDS
+    asked_at: AskedAt = None
+    time_zone: TimeZone = None
     model_config = ConfigDict(json_schema_extra={"examples": [{"question": "Where do I live?"}]})
 
 

@@ -61,6 +61,8 @@ async def assemble_context(
         stable=body.stable,
         record_access=not body.explain,
         documents=documents,
+        asked_at=body.asked_at,
+        time_zone=body.time_zone,
     )
     return reply(ContextView.of_window(window, explain=body.explain))
 
@@ -85,5 +87,7 @@ async def recall(
         embedding_model=body.embedding_model,
         language=body.language,
         template=body.template,
+        asked_at=body.asked_at,
+        time_zone=body.time_zone,
     )
     return reply(RecallView.of(window))

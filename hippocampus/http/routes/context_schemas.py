@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, StringConstraints
 from hippocampus.context.templates import TemplateName
 from hippocampus.context.window import ContextType, ContextWindow, Reason
 from hippocampus.context_assembler import RECALL_TOKENS
-from hippocampus.http.fields import Embedding
+from hippocampus.http.fields import AskedAt, Embedding, TimeZone
 from hippocampus.http.routes.knowledge_schemas import Corpora, Roles
 from hippocampus.search import QUERY_LENGTH_MAX
 from pulse.http.edge.schemas import Body, Id, JsonObject, Name, View
@@ -32,6 +32,8 @@ class _Query(Body):
     embedding_model: Annotated[
         Name | None, Field(description="The model of query_embedding; by default the server's.")
     ] = None
+    asked_at: AskedAt = None
+    time_zone: TimeZone = None
 
 
 class ContextInput(_Query):

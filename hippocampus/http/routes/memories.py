@@ -46,6 +46,7 @@ async def search_memory(
         query_embedding=body.query_embedding,
         embedding_model=body.embedding_model,
         asked_at=body.asked_at,
+        time_zone=body.time_zone,
         record_access=not body.explain,
         weights=None if body.weights is None else SearchWeights(**body.weights.model_dump()),
         explain=body.explain,

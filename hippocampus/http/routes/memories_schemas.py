@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints
 
-from hippocampus.http.fields import Embedding, Moment
+from hippocampus.http.fields import AskedAt, Embedding, Moment, TimeZone
 from hippocampus.records import MemoryType
 from hippocampus.search import LIMIT_MAX, QUERY_LENGTH_MAX, SOURCES, SearchFilter, SearchWeights
 from pulse.http.edge.schemas import Body, EscapedObject, Id, JsonObject, Name, NextCursor, View
@@ -57,9 +57,8 @@ class SearchInput(Body):
     metadata: Annotated[JsonObject | None, Field(description="Only rows whose metadata contains this object.")] = None
     as_of: Annotated[Moment | None, Field(description="Facts as they were true at this time.")] = None
     known_at: Annotated[Moment | None, Field(description="Facts as they were known at this time.")] = None
-    asked_at: Annotated[
-        Moment | None, Field(description="When it is asked: 'last Friday' is the one before. By default now.")
-    ] = None
+    asked_at: AskedAt = None
+    time_zone: TimeZone = None
     min_relevance: Annotated[float, Field(ge=0, le=1)] = 0.0
     query_embedding: Embedding | None = None
     embedding_model: Annotated[

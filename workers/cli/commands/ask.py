@@ -13,11 +13,14 @@ from workers import settings
 from workers.cli import output
 from workers.cli.commands.context import language_option
 from workers.cli.embedder import open_embedder, open_generator, reranking
+from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
 from workers.cli.page import clip
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from hippocampus.text.languages import Language
     from pulse.database import Pool
     from workers.cli.rows import Owner
@@ -51,6 +54,8 @@ _QUOTE_CELLS_MAX = 100
     help="The time for everything.",
 )
 @language_option
+@asked_at_option
+@time_zone_option
 @json_option
 def command(
     question: str,
@@ -59,6 +64,8 @@ def command(
     answer_tokens: int,
     seconds: float,
     language: Language | None,
+    asked_at: datetime | None,
+    time_zone: str | None,
     as_json: bool,
 ) -> None:
     """Answer a question from what is remembered of a user, with citations.
@@ -75,6 +82,8 @@ def command(
             tokens=tokens,
             answer_tokens=answer_tokens,
             seconds=seconds,
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
     )
     if as_json:
@@ -95,6 +104,8 @@ async def ask(
     tokens: int,
     answer_tokens: int,
     seconds: float,
+    asked_at: datetime | None = None,
+    time_zone: str | None = None,
 ) -> Answer:
     """Ask with the generator, the embedder and the reranker that the settings name."""
     embedder, generator = open_embedder(config, pool), open_generator(config, pool)
@@ -108,6 +119,8 @@ async def ask(
                 max_tokens=tokens,
                 max_answer_tokens=answer_tokens,
                 max_seconds=seconds,
+                asked_at=asked_at,
+                time_zone=time_zone,
             )
     finally:
         await embedder.close()

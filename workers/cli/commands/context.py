@@ -13,11 +13,13 @@ from hippocampus.text.languages import Language
 from workers import settings
 from workers.cli import output
 from workers.cli.embedder import open_embedder, reranking
+from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import COUNT_MAX, json_option
 from workers.cli.owners import Whose, owner_options
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from datetime import datetime
 
     from pulse.database import Pool
     from workers.cli.rows import Owner
@@ -51,6 +53,8 @@ template_option = click.option(
 @click.option("--role", "roles", multiple=True, help="A role of the user, for the access to corpora.")
 @language_option
 @template_option
+@asked_at_option
+@time_zone_option
 @json_option
 def command(
     query: str,
@@ -65,6 +69,8 @@ def command(
     documents: float,
     corpora: tuple[str, ...],
     roles: tuple[str, ...],
+    asked_at: datetime | None,
+    time_zone: str | None,
     as_json: bool,
 ) -> None:
     """Pack system prompt, facts, memories and history into a token budget that is never exceeded."""
@@ -84,6 +90,8 @@ def command(
             documents=documents,
             corpora=corpora,
             roles=roles,
+            asked_at=asked_at,
+            time_zone=time_zone,
         )
     )
     if as_json:
@@ -112,6 +120,8 @@ async def assemble(
     documents: float = 0,
     corpora: Collection[str] = (),
     roles: Collection[str] = (),
+    asked_at: datetime | None = None,
+    time_zone: str | None = None,
 ) -> tuple[ContextWindow, str]:
     """Assemble a window with the embedder and the reranker that the settings name; return it and its text."""
     embedder = open_embedder(config, pool)
@@ -133,6 +143,8 @@ async def assemble(
                 profile=profile,
                 stable=stable,
                 documents=part,
+                asked_at=asked_at,
+                time_zone=time_zone,
             )
             return window, assembler.format_context(window)
     finally:

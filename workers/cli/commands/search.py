@@ -19,12 +19,15 @@ from hippocampus.search import (
 from workers import settings
 from workers.cli import output
 from workers.cli.embedder import open_embedder, reranking
+from workers.cli.moments import asked_at_option, time_zone_option
 from workers.cli.options import json_option
 from workers.cli.owners import Whose, owner_options
 from workers.cli.page import Item, passage, write_rows
 from workers.cli.paging import limit_option
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pulse.database import Pool
     from workers.cli.rows import Owner
     from workers.settings import Settings
@@ -45,6 +48,8 @@ HIT_CELLS_MAX = 400
     default="all",
     help="Which turns; recent: not consolidated.",
 )
+@asked_at_option
+@time_zone_option
 @json_option
 def command(
     query: str,
@@ -53,13 +58,19 @@ def command(
     memory_type: MemoryType | None,
     session: str | None,
     messages: MessageScope,
+    asked_at: datetime | None,
+    time_zone: str | None,
     as_json: bool,
 ) -> None:
     """Search memories, facts and turns, and show why each matches."""
     narrow = SearchFilter(
         memory_types=None if memory_type is None else (memory_type,), session_id=session, messages=messages
     )
-    response = whose.run(lambda pool, owner: search(settings.load(), pool, owner, query, limit=limit, narrow=narrow))
+    response = whose.run(
+        lambda pool, owner: search(
+            settings.load(), pool, owner, query, limit=limit, narrow=narrow, asked_at=asked_at, time_zone=time_zone
+        )
+    )
     if as_json:
         output.write_json(response)
         return
@@ -78,14 +89,28 @@ def command(
 
 
 async def search(
-    config: Settings, pool: Pool, owner: Owner, query: str, *, limit: int, narrow: SearchFilter
+    config: Settings,
+    pool: Pool,
+    owner: Owner,
+    query: str,
+    *,
+    limit: int,
+    narrow: SearchFilter,
+    asked_at: datetime | None = None,
+    time_zone: str | None = None,
 ) -> SearchMemoryResponse:
     """Search with the embedder and the reranker that the settings name."""
     embedder = open_embedder(config, pool)
     try:
         async with reranking(config, pool) as reranked:
             return await MemorySearch(pool, embedder, **reranked).search(
-                app_name=owner.app, user_id=owner.user, query=query, limit=limit, narrow=narrow
+                app_name=owner.app,
+                user_id=owner.user,
+                query=query,
+                limit=limit,
+                narrow=narrow,
+                asked_at=asked_at,
+                time_zone=time_zone,
             )
     finally:
         await embedder.close()
