@@ -130,7 +130,7 @@ _CHINESE: dict[str, _Days] = {
     "元旦节?": _fixed(1, 1),
     "除夕夜?|大年三十|年三十": _lunar(_LUNAR_NEW_YEARS, -1),
     "大年初一": _lunar(_LUNAR_NEW_YEARS),
-    "春节": _lunar(_LUNAR_NEW_YEARS, -1, 8),
+    "春节|过年": _lunar(_LUNAR_NEW_YEARS, -1, 8),
     "元宵节?": _lunar(_LUNAR_NEW_YEARS, 14),
     "清明节?": _fixed(4, 4, 2),
     "五一(?:劳动节|黄金周|假期|节)?|劳动节": _fixed(5, 1, 5),

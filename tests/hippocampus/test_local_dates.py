@@ -17,15 +17,15 @@ NOW = datetime(2025, 10, 6, 9, tzinfo=UTC)
 @pytest.mark.parametrize(
     ("text", "ahead", "when"),
     [
-        ("going to Bath for Christmas", True, "2025-12-25"),
-        ("flying home at Easter", True, "2026-04-05"),
-        ("went to Bath at Easter", False, "2025-04-20"),
+        ("going to Bath for Christmas", True, "2025-12-24/2025-12-26"),
+        ("flying home at Easter", True, "2026-04-03/2026-04-06"),
+        ("went to Bath at Easter", False, "2025-04-18/2025-04-21"),
         ("bought it for Christmas", False, None),
-        ("has been there since Christmas", True, "2024-12-25"),
+        ("has been there since Christmas", True, "2024-12-24/2024-12-26"),
         ("打算国庆节去成都", True, "2025-10-01/2025-10-07"),
-        ("打算春节回老家", True, "2026-02-17/2026-02-23"),
+        ("打算春节回老家", True, "2026-02-16/2026-02-23"),
         ("打算明年国庆去成都", True, "2026-10-01/2026-10-07"),
-        ("去年过年去了海口", False, "2024-02-10/2024-02-16"),
+        ("去年过年去了海口", False, "2024-02-09/2024-02-16"),
         ("is in Rome from 3 to 9 May", True, "2026-05-03/2026-05-09"),
         ("is in Rome May 3-9", True, "2026-05-03/2026-05-09"),
         ("is away from the 28th of December to the 3rd of January", True, "2025-12-28/2026-01-03"),
@@ -33,7 +33,7 @@ NOW = datetime(2025, 10, 6, 9, tzinfo=UTC)
         ("五月三号到九号去云南", True, "2026-05-03/2026-05-09"),
         ("12月28日至1月3日出差", True, "2025-12-28/2026-01-03"),
         ("meets them on 9 May", True, "2026-05-09"),
-        ("is away from 9 to 3 May", True, "2026-05-03"),
+        ("is away from 9 to 3 May", True, None),
     ],
 )
 def test_ranges_and_holidays_are_dates(text: str, ahead: bool, when: str | None) -> None:
@@ -44,7 +44,7 @@ def test_ranges_and_holidays_are_dates(text: str, ahead: bool, when: str | None)
 @pytest.mark.parametrize(
     ("line", "text", "when"),
     [
-        ("We're going to my aunt's for Christmas.", "is going to their aunt's for Christmas", "-12-25"),
+        ("We're going to my aunt's for Christmas.", "is going to their aunt's for Christmas", "-12-24/"),
         ("We'll be in Crete from 3 to 9 May.", "will be in Crete from 3 to 9 May", "-05-03/"),
         ("国庆节我们打算去成都。", "打算国庆节去成都", "-10-01/"),
         ("我春节要回老家。", "打算春节回老家", "-02-"),
