@@ -33,6 +33,8 @@ _CONNECT_SECONDS_MAX = 3.0
 _STATEMENTS = Statements("pulse", "database.sql")
 #: Of a database, whichever server shows it.
 _IDENTITY = ("system_identifier", "database")
+#: The statement that also reads whose log it is.
+_WITH_IDENTITY = {"log_position": "own_log_position", "replayed": "own_replayed"}
 _log = structlog.get_logger(__name__)
 # The server, the way to it, or a query that had to give way to what the replica replays.
 _FAULTS = (
@@ -127,7 +129,7 @@ class ReplicaReads:
         """Return the row of a statement about a server's log, and the identity of the database that it is of."""
         connection = proxy._con  # None once it was lost, which the statement reports
         identity = None if connection is None else self._identities.get(connection)
-        row = await _STATEMENTS.fetch_one(proxy, f"own_{statement}" if identity is None else statement, *arguments)
+        row = await _STATEMENTS.fetch_one(proxy, _WITH_IDENTITY[statement] if identity is None else statement, *arguments)
         if identity is None:
             identity = tuple(row[name] for name in _IDENTITY)
             if not getattr(connection, "is_pooled", True):

@@ -261,6 +261,7 @@ class _ThreadHub:
         self._news = asyncio.Event()
         self._cut: Cut | None = None
         self._began = 0
+        self._led = 0  # the beginning of the last run that was led through
         self._is_inside = False  # of a run, whose followers get its end or RUN_ERROR
         self._known: KnownState | None = None
         self._leading: asyncio.Task[None] | None = None
@@ -294,7 +295,7 @@ class _ThreadHub:
             self.end(Cut.ENDING)
         if self._cut is not None:
             raise StreamCutError(self._cut)
-        if not walk.is_exhausted or (self._leading is not None and self._began > walk.began):
+        if not walk.is_exhausted or self._led > walk.began:
             return False
         follower.after, follower.mark = walk.began, walk.mark
         self._followers[follower] = None
@@ -353,7 +354,7 @@ class _ThreadHub:
 
     async def _lead_through(self, following: Run | Event) -> None:
         # From here on, a client that has not begun this run cannot join.
-        self._began = began_at(following)
+        self._began = self._led = began_at(following)
         self._choose_audiences()
         if isinstance(following, Run):
             async with self._streams.follow(following, before=self._known, is_shared=True) as leader:

@@ -78,7 +78,7 @@ AS $$
     LEFT JOIN unnest(p_vectors) WITH ORDINALITY AS q (embedding, nth) ON q.nth = o.place + 1
     CROSS JOIN LATERAL (
         SELECT i.id, i.namespace, i.key, i.value, i.created_at, i.updated_at, i.expires_at,
-               i.expires_at < engine_now() + i.ttl * 0.99 AS refresh_due, s.score
+               i.ttl IS NOT NULL AS refresh_due, s.score
         FROM store_items AS i
         -- The best of an item's vectors.
         CROSS JOIN LATERAL (

@@ -381,6 +381,7 @@ async def test_the_socket_of_one_run_closes_at_its_end_and_others_are_refused(
         (url, {**HEADERS, "X-User-Id": "eve"}, 4404, "session-not-found"),
         (url, {**HEADERS, "Origin": "https://evil.example"}, 4403, "wrong-origin"),
         (socket_url(writer, thread, ticket=f"{token}x"), {}, 4401, "wrong-ticket"),
+        (socket_url(writer, thread, offset="99/"), HEADERS, 4422, "invalid-request"),
     ):
         async with websockets.connect(address, additional_headers=headers) as opened:
             await opened.wait_closed()

@@ -148,6 +148,26 @@ async def test_a_client_that_is_cut_before_its_first_frame_loses_nothing(
     assert (await beginning(client, offset=page.last_id))[0] == ": connected"
 
 
+async def test_a_client_joins_those_that_came_while_it_was_away(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Its last run began before the others' position, and nothing has begun since: it gets the next one with them."""
+    await client.post(SESSIONS, json={"session_id": "t"})
+    back = ThreadPage(1)
+    away = asyncio.create_task(follow_thread(client, "t", back))
+    await joined(writer, 1)
+    await run_agent(client, asked("t", "r", "hello"))
+    await away
+    fresh = ThreadPage(1)
+    following = [asyncio.create_task(follow_thread(client, "t", fresh))]
+    await joined(writer, 1)
+    back.runs = 2
+    following.append(asyncio.create_task(follow_thread(client, "t", back)))
+    await joined(writer, 2)
+    await say(writer, "t", "more")
+    await asyncio.gather(*following)
+    for each in (fresh, back):
+        assert [message["content"] for message in each.reducer.messages] == ["hello", "hello ", "more"]
+
+
 async def test_changes_of_shared_state_by_other_sessions_arrive_live(
     writer: LiveWriter, client: httpx.AsyncClient, pool: asyncpg.Pool
 ) -> None:

@@ -3680,7 +3680,7 @@ export interface components {
             deltas?: components["schemas"]["DeltaInput"][];
             /**
              * Transients
-             * @description Sent after the pieces, each time.
+             * @description Sent at once: a follower may get them before the pieces.
              */
             transients?: components["schemas"]["TransientInput"][];
         };

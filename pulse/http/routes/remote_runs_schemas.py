@@ -140,7 +140,11 @@ class DeltasInput(Body):
     deltas: Annotated[list[DeltaInput], Field(default_factory=list, max_length=DELTAS_MAX)]
     transients: Annotated[
         list[TransientInput],
-        Field(default_factory=list, max_length=DELTAS_MAX, description="Sent after the pieces, each time."),
+        Field(
+            default_factory=list,
+            max_length=DELTAS_MAX,
+            description="Sent at once: a follower may get them before the pieces.",
+        ),
     ]
     model_config = ConfigDict(
         json_schema_extra={

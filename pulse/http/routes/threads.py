@@ -87,7 +87,6 @@ async def follow_session(
     session = await session_of(request, access, session_id)
     threads = service_of(request, ThreadStreams)
     cursor = await thread_cursor_of(threads, session, last_event_id or offset)
-    await threads.check(session, cursor)
     seconds = service_of(request, StreamSettings).heartbeat_seconds
     at_once = sender_of(request.scope, legacy=legacy)
     batches = threads.follow(session, cursor, heartbeat_seconds=seconds, send_at_once=at_once)
@@ -113,9 +112,11 @@ async def thread_cursor_of(threads: ThreadStreams, session: Session, offset: str
     """Return a client's position in a thread, by default at the active run.
 
     Raises:
-        InvalidInputError: it is not a cursor of a thread.
+        InvalidInputError: it is not a cursor of this thread.
         StreamsClosedError: this process is stopping.
     """
     if offset in (None, "", "-1"):
         return await threads.start_of(session, from_newest=offset == "-1")
-    return ThreadCursor.parse(str(offset))
+    cursor = ThreadCursor.parse(str(offset))
+    await threads.check(session, cursor)
+    return cursor
