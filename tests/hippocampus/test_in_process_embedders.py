@@ -205,6 +205,8 @@ async def test_a_reranker_that_is_given_up_holds_up_no_other_work() -> None:
     await asyncio.sleep(0)
     first.cancel()
     second.cancel()
+    # Only then has the loop told the executor.
+    await asyncio.gather(first, second, return_exceptions=True)
     free.set()
     assert await third == [0.0]
     assert scored == ["first", "third"]
