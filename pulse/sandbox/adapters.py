@@ -376,10 +376,11 @@ def _read(body: bytes, limits: Limits) -> SandboxResult:
 def _is_sound(result: SandboxResult) -> bool:
     """Return whether a result that was received has values of the types that it must have, and that can be stored."""
     code, spent = result.exit_code, result.execution_time_ms
+    error = "" if result.error is None else result.error
     return (
         result.status in SANDBOX_STATUSES
         and (code is None or (type(code) is int and -(2**31) <= code < 2**31))
-        and all(isinstance(text, str) for text in (result.stdout, result.stderr, result.error or ""))
+        and all(isinstance(text, str) for text in (result.stdout, result.stderr, error))
         and type(spent) in (int, float)
         and 0 <= spent < math.inf
         and isinstance(result.truncated, bool)

@@ -348,6 +348,7 @@ ANSWERS: Mapping[str, tuple[str, Answer, Limits]] = {
     "a time that no column holds": ("crashed", answer(b'{"status": "ok", "execution_time_ms": NaN}'), Limits()),
     "an object as output": ("crashed", answer({**OK, "stdout": {"a": 1}}), Limits()),
     "an error that is none": ("crashed", answer({"status": "failed", "error": [1]}), Limits()),
+    "an empty error that is no text": ("crashed", answer({"status": "failed", "error": []}), Limits()),
     "a file out of its folder": ("crashed", answer({**OK, "files": {"../a": "YWI="}}), Limits()),
     "too many files": ("crashed", answer({**OK, "files": {str(n): "" for n in range(101)}}), Limits()),
     "too large a file": ("crashed", answer({**OK, "files": {"a": "AAAA" * 400_000}}), Limits(disk_mb=1)),
