@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _ANSWER_BYTES = 1 << 20
 _ANSWER_BYTES_MAX = 256 << 20
 _ERROR_LENGTH_MAX = 2000
+#: Of a time that a service reports: far above any limit, and far below what a float holds.
+_SPENT_MS_MAX = 1e15
 _NO_RESULT = "the service's answer is not a result"
 #: Of each of the commands that end a container after its client was killed.
 _STOP_SECONDS = 10.0
@@ -382,7 +384,7 @@ def _is_sound(result: SandboxResult) -> bool:
         and (code is None or (type(code) is int and -(2**31) <= code < 2**31))
         and all(isinstance(text, str) for text in (result.stdout, result.stderr, error))
         and type(spent) in (int, float)
-        and 0 <= spent < math.inf
+        and 0 <= spent <= _SPENT_MS_MAX
         and isinstance(result.truncated, bool)
     )
 

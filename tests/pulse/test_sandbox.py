@@ -346,6 +346,7 @@ ANSWERS: Mapping[str, tuple[str, Answer, Limits]] = {
     "a text as code": ("crashed", answer({**OK, "exit_code": "0"}), Limits()),
     "a code that no column holds": ("crashed", answer({**OK, "exit_code": 2**40}), Limits()),
     "a time that no column holds": ("crashed", answer(b'{"status": "ok", "execution_time_ms": NaN}'), Limits()),
+    "a time that no float holds": ("crashed", answer({**OK, "execution_time_ms": 10**400}), Limits()),
     "an object as output": ("crashed", answer({**OK, "stdout": {"a": 1}}), Limits()),
     "an error that is none": ("crashed", answer({"status": "failed", "error": [1]}), Limits()),
     "an empty error that is no text": ("crashed", answer({"status": "failed", "error": []}), Limits()),
