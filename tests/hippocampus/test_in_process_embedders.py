@@ -177,7 +177,8 @@ async def test_a_model_that_could_not_be_loaded_is_tried_again_after_a_pause() -
         return lambda _query, texts: [1.0 for _ in texts]
 
     reranker = InProcessReranker("m", load, clock=lambda: now)
-    for now in (0.0, LOAD_PAUSE_SECONDS - 1):
+    for seconds in (0.0, LOAD_PAUSE_SECONDS - 1):
+        now = seconds
         with pytest.raises(errors.PermanentProviderError, match=r"\(OSError: no such file\)") as caught:
             await reranker.rerank("q", ["a"])
         assert (attempts, caught.value.code) == (1, "in_process")
