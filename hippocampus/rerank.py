@@ -22,6 +22,7 @@ import structlog
 
 from hippocampus.errors import MalformedReplyError, ProviderError
 from hippocampus.providers.protocols import Reranker
+from hippocampus.providers.transcript import beginning
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import without_secrets
 
@@ -36,6 +37,11 @@ RERANK_DEPTH = 50
 RERANK_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)
+
+#: Characters of a text that a reranker is given.
+TEXT_MAX = 8_000
+#: Read beyond a cut: longer than the secrets that are not known by their beginning.
+_CUT_MARGIN = 2_000
 
 #: Characters of a text that a prompt shows.
 _SHOWN_MAX = 600
@@ -81,7 +87,7 @@ class PromptReranker:
         Raises:
             MalformedReplyError: the reply is not one number per text.
         """
-        shown = "\n".join(f"{number}. {' '.join(text.split())[:_SHOWN_MAX]}" for number, text in enumerate(texts, 1))
+        shown = "\n".join(f"{number}. {beginning(text, _SHOWN_MAX)}" for number, text in enumerate(texts, 1))
         reply = await self._complete(_PROMPT.format(count=len(texts), query=query, texts=shown))
         return checked_scores(_array(reply), len(texts))
 
@@ -159,16 +165,29 @@ class Reranking:
     ) -> Ordered[Found]:
         """Return results with the first ones in the reranker's order.
 
-        The reranker is not sent what the app's policy masks.
+        The reranker is given the beginnings of the texts, `TEXT_MAX` characters each, without what the app's policy
+        masks.
         """
         if self._reranker is None or not found:
             return Ordered(found)
         head = found[:RERANK_DEPTH]
-        asked, *texts = await without_secrets(pool, app_name, [query, *map(text_of, head)])
-        order, failure = await reorder(self._reranker, asked, texts, seconds=self._seconds)
+        texts = list(map(text_of, head))
+        asked, *read = await without_secrets(
+            pool, app_name, [query, *(text[: TEXT_MAX + _CUT_MARGIN] for text in texts)]
+        )
+        shown = [_cut(masked, len(text)) for masked, text in zip(read, texts, strict=True)]
+        order, failure = await reorder(self._reranker, asked, shown, seconds=self._seconds)
         if failure is not None:
             return Ordered(found, failure=failure)
         return Ordered([*(head[place] for place in order), *found[RERANK_DEPTH:]], is_reranked=True)
+
+
+def _cut(masked: str, length: int) -> str:
+    """Return the beginning of what was read of a text of some length, without the half of a secret."""
+    if length > TEXT_MAX + _CUT_MARGIN:
+        # The end may be the beginning of a secret, and masks that are shorter than secrets have moved it forward.
+        masked = masked[:-_CUT_MARGIN]
+    return masked[:TEXT_MAX]
 
 
 async def reorder(reranker: Reranker, query: str, texts: Sequence[str], *, seconds: float) -> Reordered:

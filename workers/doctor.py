@@ -160,7 +160,7 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
 async def _of_the_model(config: Settings, kind: Kind) -> Finding:
     """Say which model is used, and ask its server whether it would answer."""
     chosen = config.chosen(kind)
-    if chosen.provider == "local":
+    if chosen.provider == "local" and kind != "reranker":
         return Finding(check=kind, verdict="ok", found=f"{chosen.name}: no model is called")
     key = "" if chosen.api_key is None else f", key {show_secret(chosen.api_key)}"
     used = f"{chosen.name}{f' at {chosen.base_url}' if chosen.base_url else ''}{key}"

@@ -869,17 +869,19 @@ def _named_model(kind: Kind, given: Mapping[str, Any]) -> tuple[str, str, str]:
 def _refuse_shared(given: Mapping[str, Any], providers: Mapping[Kind, str]) -> None:
     """Refuse a key or an address for all models if they have several providers: one of them must not get it."""
     keyless = {name for name, provider in registry.PROVIDERS.items() if not provider.key_variables}
-    calling = set(providers.values()) - keyless
+    keyed = {kind: provider for kind, provider in providers.items() if provider not in keyless}
+    calling = set(keyed.values())
     for name in ("api_key", "base_url"):
         variable = f"HIPPOCAMPUS_PROVIDER_{name.upper()}"
         if f"provider_{name}" not in given:
             continue
         if not calling and name == "api_key":
             raise ValueError(f"{variable} is set: set HIPPOCAMPUS_GENERATOR or HIPPOCAMPUS_EMBEDDER to its provider")
-        if len(calling) > 1 and any(f"{kind}_{name}" not in given for kind in providers):
-            own = (f"HIPPOCAMPUS_{kind.upper()}_{name.upper()}" for kind in providers)
+        kinds = list(keyed if name == "api_key" else providers)
+        if len(calling) > 1 and any(f"{kind}_{name}" not in given for kind in kinds):
+            own = (f"HIPPOCAMPUS_{kind.upper()}_{name.upper()}" for kind in kinds)
             raise ValueError(
-                f"{variable} is set, but {' and '.join(providers)} are of {' and '.join(sorted(calling))}: set"
+                f"{variable} is set, but {' and '.join(kinds)} are of {' and '.join(sorted(calling))}: set"
                 f" {' and '.join(own)} instead"
             )
 

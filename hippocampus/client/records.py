@@ -90,7 +90,7 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """A packed context window."""
+    """A packed context window; `rerank_failure` says why what matches is in the search's own order."""
 
     text: str
     total_tokens: int
@@ -98,6 +98,8 @@ class Window:
     items: Sequence[Mapping[str, Any]]
     degraded: str | None
     messages: Sequence[Mapping[str, str]] = ()
+    reranked: bool = False
+    rerank_failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeAlias
@@ -19,6 +20,9 @@ from pulse.extras import install_command
 Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float]]]
 #: Returns one score for each text, which may be numbers of a library's own.
 Score: TypeAlias = Callable[[str, list[str]], Iterable[Any]]
+
+#: After a model could not be loaded, how long a reranker fails at once: each search would try again.
+LOAD_PAUSE_SECONDS = 60.0
 
 
 class InProcessEmbedder(ChunkedEmbedder):
@@ -61,15 +65,19 @@ class InProcessEmbedder(ChunkedEmbedder):
 class InProcessReranker:
     """`hippocampus.providers.protocols.ModelReranker` by a library. No text leaves the machine."""
 
-    def __init__(self, model: str, load: Callable[[], Score]) -> None:
+    def __init__(self, model: str, load: Callable[[], Score], *, clock: Callable[[], float] = time.monotonic) -> None:
         """Load nothing yet.
 
         Args:
-            load: loads the model; it may take seconds, and download files.
+            load: loads the model; it may take seconds, and download files. One that failed is not repeated within
+                `LOAD_PAUSE_SECONDS`.
+            clock: the seconds by which that time is measured.
         """
         self._model = model
         self._load = load
+        self._clock = clock
         self._score: Score | None = None
+        self._failed: tuple[float, str] | None = None
         # A thread of its own: of calls that were given up, only the one that runs is finished, and no other work waits.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rerank")
 
@@ -87,22 +95,34 @@ class InProcessReranker:
         self._score = None
 
     def _run(self, query: str, texts: list[str]) -> list[float]:
+        score = self._loaded()
         try:
-            if self._score is None:
-                self._score = self._load()
-            return [float(score) for score in self._score(query, texts)]
-        except _UNUSABLE as error:
+            return [float(each) for each in score(query, texts)]
+        except Exception as error:  # noqa: BLE001 - a library's own errors
             raise _unusable(self._model, error) from None
+
+    def _loaded(self) -> Score:
+        score = self._score
+        if score is not None:
+            return score
+        if self._failed is not None and self._clock() - self._failed[0] < LOAD_PAUSE_SECONDS:
+            raise PermanentProviderError(self._failed[1], code=_CODE)
+        try:
+            self._score = score = self._load()
+        except Exception as error:  # noqa: BLE001 - a library's own errors
+            unusable = _unusable(self._model, error)
+            self._failed = self._clock(), str(unusable)
+            raise unusable from None
+        return score
 
 
 #: A missing file, a model that the library does not know, a download that failed.
 _UNUSABLE = (OSError, RuntimeError, ValueError, MemoryError)
+_CODE = "in_process"
 
 
 def _unusable(model: str, error: BaseException) -> PermanentProviderError:
-    return PermanentProviderError(
-        f"{model}: the model cannot be used ({type(error).__name__}: {error})", code="in_process"
-    )
+    return PermanentProviderError(f"{model}: the model cannot be used ({type(error).__name__}: {error})", code=_CODE)
 
 
 def library(name: str, extra: str | None = None) -> Any:

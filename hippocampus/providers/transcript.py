@@ -107,8 +107,13 @@ def format_question(question: Question) -> str:
 def format_ranking(query: str, texts: Sequence[str]) -> str:
     """Return the beginnings of texts between their delimiting lines, numbered from 1, then the question."""
     most = min(RANKED_TEXT_MAX, RANKED_TEXTS_MAX // max(len(texts), 1))
-    shown = (f"{number} {quoted(' '.join(text.split())[:most])}" for number, text in enumerate(texts, 1))
+    shown = (f"{number} {quoted(beginning(text, most))}" for number, text in enumerate(texts, 1))
     return "\n".join((BEGIN_TEXTS, *shown, END_TEXTS, f"QUESTION {quoted(query[:RANKED_QUESTION_MAX])}"))
+
+
+def beginning(text: str, length: int) -> str:
+    """Return the first characters of a text with single blanks between its words."""
+    return " ".join(text.split(maxsplit=length)[:length])[:length]
 
 
 def _named(author: str, roles: Mapping[str, str], reserved: Collection[str]) -> str:

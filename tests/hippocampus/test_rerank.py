@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Sequence
 
 import asyncpg
 import pytest
 
 from hippocampus.errors import MalformedReplyError
+from hippocampus.providers.transcript import format_ranking
 from hippocampus.rerank import RERANK_DEPTH, PromptReranker, Reranker, ScorerReranker
 from hippocampus.search import MemorySearch, SearchMemoryResponse
 from pulse.errors import InvalidInputError
@@ -111,6 +113,25 @@ async def test_a_prompt_is_answered_with_one_number_per_text() -> None:
     assert scores == [0, 10, 2.5]
     assert "1. tea and milk\n2. under the fern\n3. xxx" in prompts[0]
     assert len(prompts[0]) < 2000
+
+
+async def test_a_long_text_is_not_split_to_show_its_beginning() -> None:
+    prompts: list[str] = []
+
+    async def complete(prompt: str) -> str:
+        prompts.append(prompt)
+        return "[1]"
+
+    text = "ab \n" * 250_000
+    tracemalloc.start()
+    try:
+        await PromptReranker(complete).rerank("q", [text])
+        prompts.append(format_ranking("q", [text]))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * len(text)
+    assert [prompt.count("ab ab") > 50 for prompt in prompts] == [True, True]
 
 
 @pytest.mark.parametrize("reply", ["", "no idea", "[1, 2]", "[1, 2, null]", '[1, 2, "high"]', "[1, 2, NaN]", "{}"])

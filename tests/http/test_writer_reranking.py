@@ -120,6 +120,11 @@ async def test_what_is_found_is_reranked_by_the_setting(dsn: str, tmp_path: Path
                 assert ANSWER not in window["text"]
                 assert "TransientProviderError, 500" in window["rerank_failure"]
 
+                fake.script("status", code=500)
+                record = await client.context(USER, QUERY, max_tokens=60)
+                assert not record.reranked
+                assert "the reranker failed" in str(record.rerank_failure)
+
                 fake.script("status", code=500, times=20)
                 while "breaker" not in (found := await search())["rerank_failure"]:
                     assert contents(found) == contents(plain)

@@ -25,8 +25,8 @@ from hippocampus.errors import (
 from tests.support.pace import slowdown
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
-from workers.models.call_gate import GateRule, SharedCallGate, embedder_gate, generator_gate
-from workers.settings import Settings
+from workers.models.call_gate import GateRule, SharedCallGate, embedder_gate, generator_gate, reranker_gate
+from workers.settings import Settings, load
 from workers.telemetry.call_metrics import CallMetrics
 
 RATE, BURST = 50, 5
@@ -199,6 +199,23 @@ async def test_calls_that_yield_are_delayed_first(pool: asyncpg.Pool, make_gate:
         for make in (generator_gate, embedder_gate):
             gate = make(Settings(), pool, CallMetrics(CollectorRegistry()), role)
             assert gate._rule.yields == yields
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.2, "CallPostponedError limited"), (30.0, "ok")])
+async def test_a_reranker_waits_for_a_small_part_of_its_time(
+    pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch, seconds: float, expected: str
+) -> None:
+    """Most of it is for the call, so that a server that is too slow is seen to fail."""
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "openai:m")
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER_BASE_URL", "http://127.0.0.1:9/v1")
+    settings = load().model_copy(
+        update={"generate_calls_per_second": 1.0, "generate_calls_burst": 1, "rerank_seconds": seconds}
+    )
+    await pool.execute("SELECT reserve_call('m', 1, 1, 1, 150)")
+    await pool.execute("UPDATE call_limits SET full_at = clock_timestamp() + interval '0.49 seconds'")
+    gate = reranker_gate(settings, pool, CallMetrics(CollectorRegistry()), "writer")
+    assert gate is not None
+    assert await outcome(gate) == expected
 
 
 async def test_a_rate_of_zero_reserves_nothing(pool: asyncpg.Pool, make_gate: MakeGate) -> None:

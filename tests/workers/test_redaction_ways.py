@@ -19,6 +19,7 @@ from hippocampus.context_assembler import ContextAssembler
 from hippocampus.engine import Hippocampus
 from hippocampus.instructions import InstructionStore
 from hippocampus.integrations.langgraph import HippocampusStore
+from hippocampus.rerank import TEXT_MAX, Reranking
 from hippocampus.search import MemorySearch
 from hippocampus.store.service import ItemStore
 from hippocampus.transfer.given_memories import GivenMemories, GivenMemory
@@ -238,6 +239,29 @@ async def test_no_model_is_sent_a_secret(pool: asyncpg.Pool, dsn: str) -> None:
         await memory.context(USER, TEXT)
     assert len(sent) >= 7
     assert not any(SECRET in each for each in sent)
+
+
+@pytest.mark.parametrize("before", ["", f"{SECRET} " * 150], ids=["at the cut", "moved forward by masks"])
+async def test_a_reranker_is_given_no_half_of_a_secret(pool: asyncpg.Pool, before: str) -> None:
+    """It is given the beginning of a long text, which is cut where a secret stands."""
+    await policy(pool, "mask")
+    given: list[str] = []
+
+    class Judge:
+        async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+            given.extend(texts)
+            return [0.0 for _ in texts]
+
+    half = len(SECRET) // 2
+    for cut in (TEXT_MAX, TEXT_MAX + 2000):
+        filled = before + "a " * ((cut - half - len(before)) // 2)
+        text = f"{filled}{SECRET} {'b ' * 10_000}"
+        await Reranking(Judge(), 60).order(pool, APP, "q", [text], str)
+    for each in given:
+        assert len(each) <= TEXT_MAX
+        assert each.startswith("[redacted:" if before else "a a ")
+        assert SECRET[: half // 2] not in each
+    assert len(given) == 2
 
 
 async def test_who_does_not_redact_may_not_append(pool: asyncpg.Pool) -> None:

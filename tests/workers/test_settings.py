@@ -250,6 +250,27 @@ def test_a_reranker_is_optional_and_has_its_own_key(monkeypatch: pytest.MonkeyPa
         load()
 
 
+def test_a_key_for_all_models_concerns_those_that_need_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if two of them have keys of their own, a model without a provider's key needs none."""
+    for name, value in {
+        "PROVIDER_API_KEY": "k",
+        "GENERATOR": "anthropic",
+        "GENERATOR_API_KEY": "sk-of-the-generator",
+        "EMBEDDER": "local",
+        "RERANKER": "gemini",
+    }.items():
+        monkeypatch.setenv(f"HIPPOCAMPUS_{name}", value)
+    refused = r"generator and reranker are of .*: set HIPPOCAMPUS_GENERATOR_API_KEY and HIPPOCAMPUS_RERANKER_API_KEY "
+    with pytest.raises(SettingsError, match=refused):
+        load()
+    monkeypatch.setenv("HIPPOCAMPUS_RERANKER_API_KEY", "key-of-the-reranker")
+    loaded = load()
+    assert [secret(loaded.chosen(kind).api_key) for kind in ("generator", "reranker")] == [
+        "sk-of-the-generator",
+        "key-of-the-reranker",
+    ]
+
+
 def test_several_wrong_variables_are_named_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HIPPOCAMPUS_API_PORT", "x")
     monkeypatch.setenv("HIPPOCAMPUS_LOG_FORMAT", "xml")

@@ -48,6 +48,8 @@ PROBE_MARGIN_SECONDS = 5.0
 PENALTY_SECONDS = 2.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
+#: Of the time that a search gives its reranker, the part of this wait: most of the rest is the call's.
+_RERANK_WAIT_PART = 0.05
 REPORT_SECONDS_MAX = 2.0
 #: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.
 YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
@@ -267,7 +269,9 @@ def reranker_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
         breaker=f"{role} rerank/{chosen.model}",
         calls_per_second=settings.generate_calls_per_second,
         burst=settings.generate_calls_burst,
-        wait_seconds_max=min(settings.limit_wait_seconds_max, SEARCH_WAIT_SECONDS_MAX),
+        wait_seconds_max=min(
+            settings.limit_wait_seconds_max, SEARCH_WAIT_SECONDS_MAX, _RERANK_WAIT_PART * settings.rerank_seconds
+        ),
         call_seconds_max=settings.rerank_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,
