@@ -129,7 +129,9 @@ class ReplicaReads:
         """Return the row of a statement about a server's log, and the identity of the database that it is of."""
         connection = proxy._con  # None once it was lost, which the statement reports
         identity = None if connection is None else self._identities.get(connection)
-        row = await _STATEMENTS.fetch_one(proxy, _WITH_IDENTITY[statement] if identity is None else statement, *arguments)
+        row = await _STATEMENTS.fetch_one(
+            proxy, _WITH_IDENTITY[statement] if identity is None else statement, *arguments
+        )
         if identity is None:
             identity = tuple(row[name] for name in _IDENTITY)
             if not getattr(connection, "is_pooled", True):
