@@ -60,6 +60,23 @@ def test_an_answer_that_corrects_nothing_changes_nothing(answer: str) -> None:
     assert (held.value["text"], held.ended) == ("has a cousin called Tom", False)
 
 
+#: What was stated, and what sounds like a correction of it.
+HARMLESS = [
+    (["I live in Turin.", "No, Thanks."], ["lives in Turin"]),
+    (["I live in Turin.", "Oops, LOL."], ["lives in Turin"]),
+    (["I'm off sugar, no wait, salt."], ["is off sugar"]),
+    (["I take warfarin.", "Sorry, it's embarrassing."], ["takes warfarin"]),
+    (["I'm a nurse.", "I mean nights."], ["is a nurse"]),
+]
+
+
+@pytest.mark.parametrize(("lines", "texts"), HARMLESS)
+def test_what_only_sounds_like_a_correction_changes_nothing(lines: list[str], texts: list[str]) -> None:
+    """Nothing ends unless the statement, read again, states as much as before."""
+    held = local_facts.of_slice(conversation(*(("user", line) for line in lines)))
+    assert [(fact.value["text"], fact.ended) for fact in held] == [(text, False) for text in texts]
+
+
 @pytest.mark.parametrize("answer", ["No, Ben.", "No, Thursday?"])
 def test_an_answer_to_a_question_is_no_correction(answer: str) -> None:
     lines = [("user", "Our call with Tom is on Tuesday."), ("model", "Will Tom lead it?"), ("user", answer)]
