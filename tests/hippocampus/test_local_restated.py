@@ -29,6 +29,32 @@ PUT_RIGHT = [
     (["我儿子今年七岁。", "不对，八岁。"], ["儿子八岁"]),
     (["下周三我要去开会。", "不对，是周四。"], ["下周四去开会"]),
     (["我舅舅住在无锡。", "不对，他住在常州。"], ["舅舅住在常州"]),
+    (["I live in Turin.", "No, Bristol."], ["lives in Bristol"]),
+    (["I live in Turin.", "Sorry, I meant Genoa."], ["lives in Genoa"]),
+    (["I live in Turin.", "Actually, it's Genoa."], ["lives in Genoa"]),
+    (["My name is Anna.", "Sorry, it's Hanna."], ["is called Hanna"]),
+    (["My brother is called Nils.", "No, Lars."], ["has a brother called Lars"]),
+    (["My dog is called Rex.", "Sorry, it's Max."], ["has a dog called Max"]),
+    (["I work at Arup and live in Leeds.", "No, at Mott."], ["works at Mott", "lives in Leeds"]),
+    (["I work at Arup and live in Leeds.", "No, in York."], ["works at Arup", "lives in York"]),
+    (["My sister Ann lives in Leeds.", "No, she lives in York."], ["has a sister called Ann", "lives in York"]),
+    (["My aunt lives in Bath. I live in Leeds.", "No, she lives in York."], ["lives in York", "lives in Leeds"]),
+    (["I speak Spanish.", "No wait, Italian."], ["speaks Italian"]),
+    (["I play the cello.", "No wait, the viola."], ["plays viola"]),
+    (["I like hiking.", "I mean climbing."], ["likes climbing"]),
+    (["I study history.", "I mean geography."], ["studies geography"]),
+    (["I'm a nurse.", "I mean a secretary."], ["is a secretary"]),
+    (["I'm allergic to penicillin.", "Actually it's amoxicillin."], ["is allergic to amoxicillin"]),
+    (["I'm allergic to codeine.", "No wait, garlic."], ["is allergic to garlic"]),
+    (["I take insulin.", "Sorry, it's metformin."], ["takes metformin"]),
+    (["我叫小明。", "不好意思，是小亮。"], ["名叫小亮"]),
+    (["我住在无锡。", "不好意思，应该是常州。"], ["住在常州"]),
+    (["我住在无锡。", "不对，常州。"], ["住在常州"]),
+    (["我叫小明，住在无锡。", "不对，是常州。"], ["名叫小明", "住在常州"]),
+    (["我对虾过敏。", "不对，螃蟹。"], ["对螃蟹过敏"]),
+    (["我喜欢打篮球。", "不对，是羽毛球。"], ["喜欢羽毛球"]),
+    (["妈妈住在北京。", "不对，她在天津。"], ["妈妈住在天津"]),
+    (["下周三我要去开会。", "不好意思，是周四。"], ["下周四去开会"]),
 ]
 
 
@@ -58,6 +84,60 @@ def test_what_was_wrong_gives_way_to_what_is_right(lines: list[str], texts: list
 def test_an_answer_that_corrects_nothing_changes_nothing(answer: str) -> None:
     (held,) = local_facts.of_slice(conversation(("user", "My cousin is called Tom."), ("user", answer)))
     assert (held.value["text"], held.ended) == ("has a cousin called Tom", False)
+
+
+#: What was stated, and what sounds like a correction of it.
+HARMLESS = [
+    (["I live in Turin.", "No, Thanks."], ["lives in Turin"]),
+    (["I live in Turin.", "Oops, LOL."], ["lives in Turin"]),
+    (["I'm off sugar, no wait, salt."], ["is off sugar"]),
+    (["I take warfarin.", "Sorry, it's embarrassing."], ["takes warfarin"]),
+    (["I'm a nurse.", "I mean nights."], ["is a nurse"]),
+    (["I'm a nurse.", "I mean mornings."], ["is a nurse"]),
+    (["I take warfarin.", "Actually it's working."], ["takes warfarin"]),
+    (["I'm allergic to penicillin.", "Sorry, it's hereditary."], ["is allergic to penicillin"]),
+    (["I'm allergic to nuts.", "No, it's awful."], ["is allergic to nuts"]),
+    (["I'm allergic to nuts.", "I mean pretty bad."], ["is allergic to nuts"]),
+    (["I live in Turin.", "Wait, Sarah!"], ["lives in Turin"]),
+    (["I live in Turin.", "Wait, Genoveva!"], ["lives in Turin"]),
+    (["I live in Turin.", "Hold on, Tim."], ["lives in Turin"]),
+    (["I live in Turin.", "No, Alexa."], ["lives in Turin"]),
+    (["I live in Turin.", "Actually, OK."], ["lives in Turin"]),
+    (["I live in Turin.", "Sorry, it's Sarah."], ["lives in Turin"]),
+    (["I live in Turin.", "Sorry, I have Netflix."], ["lives in Turin"]),
+    (["I live in Turin.", "No, it's Italian."], ["lives in Turin"]),
+    (["I live in Turin.", "Actually, she is Anna."], ["lives in Turin"]),
+    (["I work at Google and live in Leeds.", "No, Microsoft."], ["works at Google", "lives in Leeds"]),
+    (
+        ["My brother is called Nils and my son is called Tim.", "No, Lars."],
+        ["has a brother called Nils", "has a son called Tim"],
+    ),
+    (
+        ["My sister lives in Leeds and my aunt lives in Bath.", "No, she lives in York."],
+        ["has a sister who lives in Leeds", "has a aunt who lives in Bath"],
+    ),
+    (
+        ["My sister lives in Leeds. My aunt lives in Bath. No, she lives in York."],
+        ["has a sister who lives in Leeds", "has a aunt who lives in Bath"],
+    ),
+    (["妈妈住在北京。我住在上海。", "不对，她在天津。"], ["妈妈住在北京", "住在上海"]),
+    (["我妈妈住在北京，我爸爸住在上海。", "不对，她在天津。"], ["妈妈住在北京", "爸爸住在上海"]),
+    (["我妈妈住在北京。我爸爸住在上海。", "不对，她住在天津。"], ["妈妈住在北京", "爸爸住在上海"]),
+    (["我叫小明。", "不好意思，迟到"], ["名叫小明"]),
+    (["我叫小明，住在无锡。", "不对，是小亮。"], ["名叫小明", "住在无锡"]),
+    (["我住在无锡。", "等一下，快递来"], ["住在无锡"]),
+    (["我住在无锡。", "不对，今天是周三。"], ["住在无锡"]),
+    (["我住在无锡。", "不对，下雨。"], ["住在无锡"]),
+    (["我对虾过敏。", "不好意思，手滑"], ["对虾过敏"]),
+    (["我喜欢打篮球。", "等一下，接个电话"], ["喜欢打篮球"]),
+]
+
+
+@pytest.mark.parametrize(("lines", "texts"), HARMLESS)
+def test_what_only_sounds_like_a_correction_changes_nothing(lines: list[str], texts: list[str]) -> None:
+    """Nothing ends unless the statement, read again, states as much as before."""
+    held = local_facts.of_slice(conversation(*(("user", line) for line in lines)))
+    assert [(fact.value["text"], fact.ended) for fact in held] == [(text, False) for text in texts]
 
 
 @pytest.mark.parametrize("answer", ["No, Ben.", "No, Thursday?"])

@@ -39,6 +39,48 @@ def test_what_is_known_stands_against_weak_words(before: str, after: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I cook for my family every evening.", "I miss cooking shows on TV."),
+        ("I train every day.", "I miss morning training sessions."),
+        ("I go running every morning.", "I miss running into old friends."),
+        ("I got a bike.", "It's not for me to judge."),
+        ("I bought a guitar.", "They are gifts for life."),
+        ("I got a bike.", "It's a great gift for cycling."),
+        ("I plan to move to Berlin.", "We moved in together."),
+        ("I plan to move to Berlin.", "I moved in with Tom for now."),
+        ("I plan to move to Berlin.", "I moved to tears."),
+        ("I plan to move to Berlin.", "I was moved to tears."),
+        ("I plan to move my savings to another bank.", "We moved house."),
+        ("I plan to move to Berlin.", "We moved on to dessert."),
+    ],
+)
+def test_what_shares_only_words_with_an_end_ends_nothing(before: str, after: str) -> None:
+    stated = held_after([before])
+    assert stated
+    assert set(stated) <= set(held_after([before, after]))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("I go running every morning.", "I miss running."),
+        ("I go running every morning.", "I really miss running these days."),
+        ("I got a bike.", "It's not for me, it's for my son."),
+        ("I got a bike.", "It's a gift for Tom."),
+        ("I bought a guitar.", "It's a lovely present for our nephew."),
+        ("I plan to move to Berlin.", "We moved into our new flat."),
+        ("I plan to move to Berlin.", "I moved to Berlin last week."),
+        ("We're moving house in May.", "We moved in on Saturday."),
+        ("I'm moving to Leeds in June.", "We've moved in."),
+    ],
+)
+def test_what_is_missed_given_or_made_ends(before: str, after: str) -> None:
+    (stated,) = held_after([before])
+    assert stated not in held_after([before, after])
+
+
+@pytest.mark.parametrize(
     ("before", "after", "texts"),
     [
         ("Every Monday I row with the harbour crew.", "I miss rowing so much.", []),

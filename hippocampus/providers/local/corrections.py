@@ -81,15 +81,18 @@ _ENDED_EN = re.compile(
 )
 #: Somebody's move to another place, not that of a date: a plan of it has come about.
 _RELOCATED_EN = re.compile(
-    r"\b(?:I|we)(?:'ve| have)? (?:just |finally |already |recently )?moved (?:last |yesterday"
-    rf"|on {patterns_en.DAYS}|(?:in|out|house|home|flat|back|here|over|to|into|from)\b"
+    r"\b(?:I|we)(?:'ve| have)? (?:just |finally |already |recently )?moved"
+    rf"(?: (?:last |yesterday|on {patterns_en.DAYS})"
+    r"| in(?=$|[.,!]| on | last | yesterday| today| at the weekend)"
+    r"| in(?:to)? (?:our|my|the) (?:[a-z]+ )?(?:house|flat|home|place|apartment)\b"
+    rf"| (?:out|house|home|flat|back|here|over|to|from)\b(?! tears\b)"
     rf"(?! {patterns_en.DAYS}|(?: the)? \d| {patterns_en.MONTH}\b| (?:next|this|an?) ))",
     re.IGNORECASE,
 )
 #: What was bought is for somebody else.
 _GIFT_EN = re.compile(
     r"^(?:it|that|they)(?:'s| is| was|'re| are| were) (?:actually |really |meant (?:as|to be) )?"
-    r"(?:not for me\b|(?:an? )?(?:[a-z]+ )?(?:gifts?|presents?|surprise) for (?!me\b|us\b))",
+    r"(?:not for me(?=[.,!]|$)|(?:an? )?(?:[a-z]+ )?(?:gifts?|presents?|surprise) for (?:my|our|(?-i:[A-Z])))",
     re.IGNORECASE,
 )
 _RELOCATING_EN = re.compile(
@@ -99,10 +102,16 @@ _RELOCATED_ZH = re.compile(
     "(?<!没)(?<!不)搬(?:家|到|来|去|进|过来|过去)[^，。改推挪延提]{0,8}了|已经搬|搬完|搬好|[前昨上][^，。]{0,6}搬[到来进]"
 )
 _RELOCATION = re.compile(r"\b(?:mov(?:e|es|ing)|relocat\w+)\b|搬", re.IGNORECASE)
+#: A plan to move to another place, not to move something there.
+_MOVE_PLANNED = re.compile(
+    r"\b(?:mov(?:e|es|ing)|relocat(?:e|es|ing))"
+    r"(?: (?:house|home|flat|out|in|away|back|over|abroad)\b| (?:in)?to\b| (?:in|on|next|this)\b|$)|搬",
+    re.IGNORECASE,
+)
 #: What somebody no longer does, though they would like to.
 _MISSED_EN = re.compile(
-    r"^(?:I|we) (?:(?:really|already|still|do|so) )*miss (?P<what>(?:[a-z]+ )?[a-z]{2,}ing)\b"
-    r"(?!.*\b(?:when|if|today|tonight|tomorrow|this week)\b)",
+    r"^(?:I|we) (?:(?:really|already|still|do|so) )*miss (?P<what>(?:[a-z]+ )?[a-z]{2,}ing)"
+    r"(?= ?(?:$|[.,!])| these days| so much)(?!.*\b(?:when|if|today|tonight|tomorrow|this week)\b)",
     re.IGNORECASE,
 )
 _WORKPLACE_EN = re.compile(
@@ -451,7 +460,7 @@ def _over_en(said: str, held: Sequence[Held], turn: int) -> list[Held]:
 def _moves(held: Sequence[Held], turn: int) -> list[Held]:
     """Return the plans to move to another place."""
     plans = [each for each in held if each.topic in ("plan", "goal") and each.turn != turn]
-    return [each for each in plans if _RELOCATION.search(each.text)]
+    return [each for each in plans if _MOVE_PLANNED.search(each.text)]
 
 
 def moved_en(text: str, time: str) -> str:

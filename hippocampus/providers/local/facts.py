@@ -8,8 +8,10 @@ statement. What a later sentence takes back or puts right is so in the result.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -206,10 +208,13 @@ def _read(slice_: ConversationSlice) -> _Ledger:
         whose = owners.Reader(relatives)
         for sentence in _parts_of(turn):
             answered = asked if sentence.position == 0 else ""
-            again = ledger.restated(sentence, answered)
+            unclear = restated.opens(sentence.text) and ledger.speaks_of_several(turn.author)
+            if unclear:
+                relatives.begin_turn(asked, turn.author)
+            again = ledger.restated(sentence, answered, relatives)
             stating, cited = again or (sentence, ())
             found = [each for each in _of_sentence(stating, relatives) if not _is_of_moment(each, stating)]
-            if again is None and not sentence.is_question:
+            if again is None and not sentence.is_question and (found or not unclear):
                 ledger.correct(sentence, whose, found, answered)
             for each in found:
                 ledger.keep(_fact(each, turn, cited), each.pattern.topic.partition(":")[0], stating)
@@ -329,10 +334,28 @@ class _Ledger:
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
 
-    def restated(self, sentence: Sentence, before: str) -> tuple[Sentence, tuple[int, ...]] | None:
+    def speaks_of_several(self, author: str) -> bool:
+        """Return whether the last turn of an author's that stated something speaks of more than one relative."""
+        turn = max((said.turn.sequence_num for said in self._said.values() if said.turn.author == author), default=0)
+        return (
+            len(
+                {
+                    restated.person(self._held[identity])
+                    for identity, said in self._said.items()
+                    if said.turn.sequence_num == turn and identity in self._held
+                    if said.turn.author == author and restated.is_of_another(self._held[identity])
+                }
+            )
+            > 1
+        )
+
+    def restated(
+        self, sentence: Sentence, before: str, relatives: people.People
+    ) -> tuple[Sentence, tuple[int, ...]] | None:
         """Return the last sentence that stated something with what this one puts right in it, and the turns cited.
 
-        What it stated ends. None if this sentence does not merely put something right.
+        What it stated ends. None if this sentence does not merely put something right, or if what it makes of the
+        other states less than that did.
 
         Args:
             before: the turn before, if the sentence may answer a question in it.
@@ -362,13 +385,21 @@ class _Ledger:
         )
         if text is None:
             return None
+        stating_again = replace(said, text=text)
+        again: Counter[tuple[str, str]] = Counter(
+            (one.pattern.fact_type, one.pattern.topic.partition(":")[0])
+            for one in _of_sentence(stating_again, copy.deepcopy(relatives))
+            if not _is_of_moment(one, stating_again)
+        )
+        if Counter((held.fact_type, held.topic) for held in stated) - again:
+            return None
         cited = tuple(sorted({seq for held in stated for seq in self._cited(held)}))
         for held in stated:
             self._end(held, turn.sequence_num)
         if place != (turn.sequence_num, sentence.position):
             self._outdate(sentence, None)
         self._outdate(said, text)
-        return replace(said, text=text), cited
+        return stating_again, cited
 
     def correct(self, sentence: Sentence, whose: owners.Reader, found: list[_Found], before: str = "") -> None:
         """Apply what a sentence takes back or puts right; a plan that it states anew is removed from `found`.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from hippocampus.providers.local import corrections, patterns_zh
+from hippocampus.providers.local import corrections, patterns_en, patterns_zh, people
 from hippocampus.providers.local.corrections import Held
 from hippocampus.text import words
 
@@ -25,12 +25,16 @@ _PLAIN_EN = re.compile(
     rf"^(?:(?:oh|ah|er|um|well|ugh|hmm)[,.…]* )?(?P<opening>{_OPENING}(?:{_MARK}{_OPENING})*){_MARK}"
     r"(?P<lead>(?:it|that|she|he|they)(?:'s| is| was|'re| are)(?: called)?|there(?:'s| are| is)|make (?:that|it)"
     r"|(?:we|I)(?:'ve got| have| said| meant?))?\s*"
-    r"(?P<place>(?:at|in|on|to|from) )?(?:the |an? )?(?P<new>[\w'&-]+(?: [\w'&-]+){0,2}?)"
+    r"(?P<place>(?:at|in|on|to|from) )?(?P<article>the |an? )?(?P<new>[\w'&-]+(?: [\w'&-]+){0,2}?)"
     r"(?:,? (?:not .{2,40}|now|actually|sorry|instead))?$",
     re.IGNORECASE,
 )
 #: Opens nothing but a correction.
-_FIRM_EN = re.compile(r"\b(?:no,? wait|wait,? no|correction|scratch that|I mean|my (?:mistake|bad)|misspoke)\b", re.I)
+_FIRM_EN = re.compile(
+    r"\b(?:no,? wait|wait,? no|correction|scratch that|I mean|I meant|rather|my (?:mistake|bad)|misspoke)\b", re.I
+)
+#: These and a name may speak to somebody: 'Wait, Sarah!'
+_DENIES_EN = re.compile(r"\b(?:no|nope)\b", re.I)
 _NUMBER_EN = re.compile(
     r"\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|[a-z]+teen"
     r"|(?:twen|thir|for|fif|six|seven|eigh|nine)ty(?:-[a-z]+)?|\d+)\b",
@@ -45,7 +49,8 @@ _NO_NOUN = (
         words.listed(
             """nothing none both neither worries problem problems idea way wrong true false correct incorrect mistake
             bad fine done later soon tomorrow busy late tired joking kidding clue chance matter rush exactly different
-            similar better worse gone over finished cancelled here there them him her us you me"""
+            similar better worse gone over finished cancelled here there them him her us you me quite pretty very so
+            too really rather kind sort nights days weekends"""
         )
     )
 )
@@ -56,14 +61,49 @@ _OBJECT_EN = re.compile(
     r"|does not (?:eat or drink|eat|drink))"
     r" (?P<object>[a-z][a-z -]+)$"
 )
-#: Of these, a word that may be an adjective is none.
-_SUBSTANCE_EN = re.compile(r"\b(?:allergic to|takes)\b")
+#: What may be an adjective or a verb, unless it has an article, is one of the substances, or what it replaces ends so.
+_NO_NOUN_EN = re.compile(r"(?:ary|ful|ous|ate|ible|able|ive|ed|y|al|ic|ish|less|ing)$")
+_SUBSTANCE_EN = re.compile(
+    r"(?:[a-z]+(?:cillin|mycin|floxacin|profen|statin|sartan|prazole|olol|opram|azepam)|aspirin|codeine|morphine"
+    r"|penicillin|ibuprofen|paracetamol|sulfa|latex|nickel|iodine|insulin|metformin|warfarin|sesame|pollen|gluten"
+    r"|lactose|dairy|milk|eggs?|soya?|wheat|barley|rye|nuts?|peanuts?|walnuts?|almonds?|cashews?|hazelnuts?|fish"
+    r"|shellfish|shrimps?|prawns?|crabs?|mussels?|honey|celery|mustard|garlic|chocolate|strawberry|strawberries"
+    r"|kiwis?|mango(?:e?s)?|bananas?|wasps?|bees?|cats?|dogs?|horses?|dust|mould|mold|grass|bee stings?)"
+)
+_TAKEN_EN = re.compile(r"\b(?:allergic to|takes)\b")
+_NO_NAME_EN = frozenset(
+    words.listed(
+        """ok okay thanks thank lol lmao rofl haha omg wtf yes yeah yep no nope nah sorry please god jesus christ damn
+        wow hey hi hello bye cheers great good sure right true false alexa siri google cortana claude chatgpt gpt
+        gemini copilot hippocampus christmas easter halloween mum mom dad mama papa sir madam mate dude bro i"""
+    )
+)
+#: First names that are no places.
+_FIRST_NAMES = frozenset(
+    words.listed(
+        """aaron adam alan alex alice alison amy andrea andrew andy angela anna anne annie anthony barbara ben benjamin
+        beth betty bill bob brian carla carol caroline catherine charles chris christine claire clara dan daniel dave
+        david deborah dennis diana diane donna ed edward ella ellen emily emma eric erik eva eve frank fred gary
+        george grace greg hannah harry heather helen henry ian isabel jack jacob jake james jane janet jason jean jeff
+        jen jenny jess jessica jim joan joe john jon jonas jonathan joseph josh judy julia julie karen kate katie keith
+        kelly ken kevin kim kyle lars laura lauren leo lily linda lisa liz louise lucas lucy luke maria marie mark
+        martha martin mary matt matthew max megan mei melissa michael michelle mike molly nancy nick nicole nils nina
+        oliver olivia oscar pam pat patricia paul peter phil rachel rebecca richard rob robert robin ron rosa rose ruth
+        ryan sam samuel sara sarah scott sean sharon simon sophia sophie stephen steve steven sue susan tessa thomas
+        tim tina tom tony tracy vera vicky walter wendy will william zoe"""
+    )
+)
+_DEMONYM_EN = re.compile(
+    r"(?!dalian$)(?:[a-z]+(?:ish|ese|ian|ican)|german|french|dutch|greek|thai|czech|swiss|korean|catalan|arabic|hindi)$",
+    re.I,
+)
+_CALENDAR_EN = re.compile(rf"(?:{patterns_en.DAYS}|{patterns_en.MONTH}|I\b.*)$", re.IGNORECASE)
 _OPENING_ZH = (
     "(?:不对(?:不对)?|不是|[哦噢]不|错了|[说写打记讲弄搞][错反岔]了|等等|等一下|更正(?:一下)?|口误|抱歉|不好意思)"
 )
 _PLAIN_ZH = re.compile(
     f"^(?:(?:哦|噢|啊|呃|哎呀?|额)[，,]?)?(?P<opening>{_OPENING_ZH})[，,。！!、：: ]+"
-    "(?:(?:应该|其实|我是想说|我想说的|我说的)?(?:是|改成|在)|应该说?|[她他]在)?(?P<new>[^，。,、！!？?]{1,10}?)"
+    "(?P<lead>(?:应该|其实|我是想说|我想说的|我说的)?(?:是|改成|在)|应该说?|[她他]在)?(?P<new>[^，。,、！!？?]{1,10}?)"
     "(?:才对|来着|哈|啊|吧|呢|啦)?[。！!~]*$"
 )
 _FIRM_ZH = re.compile("不对|错|反|岔|更正|口误")
@@ -76,6 +116,11 @@ _OBJECT_ZH = re.compile(
     "(?:工作|上班|上学|做.{1,6}|当.{1,6})?$"
     "|对(?P<cause>[^，。]{1,10}?)(?:严重)?过敏|(?<!的)是(?P<kind>[^，。]{1,8})$|在吃(?P<medicine>[^，。]{1,8})$"
 )
+#: Says something of its own: 'the courier comes', 'my hand slipped'.
+_PREDICATE_ZH = re.compile(
+    "[是要来到在有忘接想等让被给去滑]|迟|今天|昨天|刚才|已经|下雨|下雪|手抖|打[电错字]|听[错说]|看[错到]|电话|快递|外卖|开会"
+)
+_PLACE_ZH = re.compile(f"{patterns_zh.CITY}|.{{1,6}}[省市区县镇村路街]")
 _NO_NOUN_ZH = re.compile("[我你他她它这那没不了吗呢吧]|什么|怎么|谢|好的|知道|明白|可以|对的")
 
 
@@ -103,21 +148,69 @@ def _english(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str
         return corrections.moved_en(sentence, time) if old and old.lower() != time.lower() else None
     if _NUMBER_EN.fullmatch(new.split()[0]):
         return _renumbered(sentence, new)
+    firm = _FIRM_EN.search(match["opening"]) is not None
     if _PROPER_EN.fullmatch(new):
-        # 'Sorry, Tim' may speak to Tim.
-        if not (match["lead"] or place or _FIRM_EN.search(match["opening"]) or match["opening"].lower() != "sorry"):
-            return None
-        olds = [name[0] for each in stated for name in _PROPER_EN.finditer(each.text)]
-        return _last_replaced(sentence, [f"{place}{old}" for old in olds], f"{place}{new}") or _last_replaced(
-            sentence, olds, new
-        )
+        return _renamed(match, sentence, stated, firm=firm)
     if not _NOUN_EN.fullmatch(new) or any(
         word in _NO_NOUN or word.endswith("ly") or words.is_past(word) for word in new.split()
     ):
         return None
-    firm = _FIRM_EN.search(match["opening"]) is not None
-    meant = [each.text for each in stated if firm or (match["lead"] and _SUBSTANCE_EN.search(each.text))]
-    return _last_replaced(sentence, [found["object"] for each in meant if (found := _OBJECT_EN.match(each))], new)
+    substance = _SUBSTANCE_EN.fullmatch(new) is not None
+    olds = [
+        found["object"]
+        for each in stated
+        if (firm or (match["lead"] and substance and _TAKEN_EN.search(each.text)))
+        and (found := _OBJECT_EN.match(each.text))
+    ]
+    if not (substance or match["article"]) and (ending := _NO_NOUN_EN.search(new)):
+        olds = [old for old in olds if old.endswith(ending[0])]
+    return _last_replaced(sentence, olds, new)
+
+
+def _renamed(match: re.Match[str], sentence: str, stated: Sequence[Held], *, firm: bool) -> str | None:
+    """Return a sentence with another name of a person or a place.
+
+    Without words that introduce it a name is taken only after 'no', and only if the sentence names nothing else.
+    """
+    new, place, lead = match["new"], match["place"] or "", (match["lead"] or "").lower()
+    if any(word.lower() in _NO_NAME_EN for word in new.split()) or _CALENDAR_EN.match(new):
+        return None
+    if lead.startswith(("there", "we", "i'", "i have")):
+        return None
+    if lead.startswith(("he", "she", "they")):
+        stated = [each for each in stated if is_of_another(each)]
+        if len({person(each) for each in stated}) != 1:
+            return None
+    names = {
+        name[0]: _kind_of(each.text, name.start())
+        for each in stated
+        for name in _PROPER_EN.finditer(each.text)
+        if not _CALENDAR_EN.match(name[0])
+    }
+    if place:
+        led = [old for old in names if f"{place}{old}".lower() in sentence.lower()]
+        if len(led) == 1:
+            return _last_replaced(sentence, [f"{place}{led[0]}"], f"{place}{new}")
+        names = {old: kind for old, kind in names.items() if kind == "place"}
+    kinds = set(names.values())
+    if len(kinds) != 1:
+        return None
+    kind = kinds.pop()
+    if kind == "place" and (new.split()[0].lower() in _FIRST_NAMES or _DEMONYM_EN.match(new)):
+        return None
+    if not (firm or lead or place) and (
+        len(names) != 1 or kind == "other" or _DENIES_EN.search(match["opening"]) is None
+    ):
+        return None
+    return _last_replaced(sentence, list(names), new)
+
+
+def _kind_of(text: str, start: int) -> str:
+    """Return what a fact's name is of, by the word before it."""
+    before = text[:start].rstrip().rpartition(" ")[2].lower()
+    if before in ("called", "named", "is"):
+        return "name"
+    return "place" if before in ("in", "at", "from", "to", "for") else "other"
 
 
 def _renumbered(sentence: str, new: str) -> str | None:
@@ -132,15 +225,17 @@ def _renumbered(sentence: str, new: str) -> str | None:
 
 
 def _chinese(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str | None:
-    if _NO_NOUN_ZH.search(match["new"]):
+    new, lead = match["new"], match["lead"] or ""
+    if _NO_NOUN_ZH.search(new) or not (lead or _FIRM_ZH.search(match["opening"])):
         return None
-    new = match["new"]
     if _TIME_ZH.fullmatch(new):
         old = corrections.find_time(sentence, chinese=True)
         if old is None or old == new:
             return None
         week = _WEEK_ZH.match(old)
         return corrections.moved_zh(sentence, week[0] + new if week and _DAY_ZH.match(new) else new)
+    if _PREDICATE_ZH.search(new):
+        return None
     if number := _NUMBER_ZH.match(new):
         numbers = [
             each
@@ -150,8 +245,15 @@ def _chinese(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str
         if len(numbers) == 1 and numbers[0]["number"] != number["number"] and number.end() == len(new):
             return sentence[: numbers[0].start("number")] + number["number"] + sentence[numbers[0].end("number") :]
         return None
+    if lead.startswith(("她", "他")):
+        stated = [each for each in stated if is_of_another(each)]
     olds = [next(filter(None, found.groups())) for each in stated if (found := _OBJECT_ZH.search(each.text))]
-    return _last_replaced(sentence, olds, new)
+    places = [old for old in olds if _PLACE_ZH.fullmatch(old)]
+    if _PLACE_ZH.fullmatch(new) and places:
+        olds = places
+    elif places and not lead:
+        return None
+    return _replaced(sentence, olds[0], new) if len(set(olds)) == 1 else None
 
 
 def _replaced(sentence: str, old: str, new: str) -> str | None:
@@ -182,6 +284,20 @@ _WITHIN = re.compile(
     r"|(?:不对|哦不|噢不|[说写打记讲]错了)[，,]).{1,60})$",
     re.IGNORECASE,
 )
+
+
+def is_of_another(held: Held) -> bool:
+    """Return whether a fact is of a relative or an animal of its speaker's."""
+    return held.topic in ("family", "pet")
+
+
+def person(held: Held) -> str:
+    """Return of which relative or animal a fact is."""
+    who = _WHO.search(held.text)
+    return who[0].lower() if who else held.text
+
+
+_WHO = re.compile(rf"\b(?:{people.WHO})\b|{patterns_zh.KIN.replace('?P<about>', '?:')}|[妈爸姐哥弟妹]", re.IGNORECASE)
 
 
 def opens(text: str) -> bool:
