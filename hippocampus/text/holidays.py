@@ -126,18 +126,34 @@ _ENGLISH: dict[str, _Days] = {
     r"(?:the )?dragon boat festival": _lunar(_DRAGON_BOATS),
     r"(?:the )?lantern festival": _lunar(_LUNAR_NEW_YEARS, 14),
 }
+# A given name after these is that of a person: 李国庆. 周 may also end 上周.
+_NO_SURNAME = (
+    "(?<![王李张刘陈杨赵黄吴徐孙胡朱高林郭马罗梁宋郑谢韩唐冯董程曹袁邓许沈曾彭吕苏卢蒋蔡贾丁魏薛叶潘杜戴钟汪姜范姚谭"
+    "邹熊陆郝孔崔邱秦顾侯邵孟钱汤尹黎乔贺赖龚叫姓])(?<!(?<![上下这本])周)"
+)
+# 周五一起, 十五一共 and 五一二 are not 五一.
+_MAY_DAY = (
+    _NO_SURNAME + "(?<![周期拜初第〇零一二三四五六七八九十])五一"
+    "(?!起|早(?!上)|晚(?!上)|下(?!午)|[整点样直共些定个]|广场|路|大道|[〇零二三四五六七八九十百千](?![天日]))"
+)
+# 超过年薪, 见过年轻人, 参加过年会, but 过年会回家.
+_SPRING = (
+    "春节|(?<![加开办超通])过年(?![轻底夜糕货级龄薪终度代检限审月岁末幼复]|假(?!期)|少(?!不)|初(?![一二三四五六七八九十])"
+    "|会(?![不回去来要有很]))"
+)
 _CHINESE: dict[str, _Days] = {
     "元旦节?": _fixed(1, 1),
-    "除夕夜?|大年三十|年三十": _lunar(_LUNAR_NEW_YEARS, -1),
+    "除夕夜?|大年三十": _lunar(_LUNAR_NEW_YEARS, -1),
     "大年初一": _lunar(_LUNAR_NEW_YEARS),
-    "春节|过年": _lunar(_LUNAR_NEW_YEARS, -1, 8),
-    "元宵节?": _lunar(_LUNAR_NEW_YEARS, 14),
-    "清明节?": _fixed(4, 4, 2),
-    "五一(?:劳动节|黄金周|假期|节)?|劳动节": _fixed(5, 1, 5),
+    _SPRING: _lunar(_LUNAR_NEW_YEARS, -1, 8),
+    "元宵节|(?<![吃煮包做买])元宵": _lunar(_LUNAR_NEW_YEARS, 14),
+    f"清明节|{_NO_SURNAME}清明(?!上河)": _fixed(4, 4, 2),
+    f"五一(?:劳动节|黄金周|假期|节)|{_MAY_DAY}|劳动节": _fixed(5, 1, 5),
     "端午节?": _lunar(_DRAGON_BOATS),
-    "中秋节?": _lunar(_MID_AUTUMNS),
-    "(?:十一)?国庆节?|十一(?:黄金周|假期|长假)": _fixed(10, 1, 7),
-    "圣诞节?": _fixed(12, 24, 3),
+    f"中秋节|{_NO_SURNAME}中秋": _lunar(_MID_AUTUMNS),
+    f"(?:十一)?国庆节|{_NO_SURNAME}(?:十一)?国庆(?!是谁|[哥姐叔]|说(?!好)|先生|老师|同学|路)"
+    "|(?<![二三四五六七八九])十一(?:黄金周|假期|长假)": _fixed(10, 1, 7),
+    "圣诞节|圣诞(?![树卡岛帽袜歌]|老人)": _fixed(12, 24, 3),
     "平安夜": _fixed(12, 24),
     "情人节": _fixed(2, 14),
     "(?:三八)?妇女节": _fixed(3, 8),
@@ -177,6 +193,11 @@ _SPOKEN = (
     ("'valentin'", "valentine's"),
 )
 
+#: Nouns that a holiday names, and that say nothing of a time: Easter Island, a Christmas tree.
+_NAMED_AFTER = (
+    "island|road|street|avenue|lane|square|park|drive|court|hill|village|tree"
+    "|card|egg|bunny|bunnies|carol|sweater|jumper|stocking|ornament|cactus|lily|lilies|rising"
+)
 #: What matches the name of any, for a pattern.
-ENGLISH = "(?:" + "|".join(_ENGLISH) + ")"
+ENGLISH = "(?:" + "|".join(_ENGLISH) + rf")(?! (?:{_NAMED_AFTER})s?\b)"
 CHINESE = "(?:" + "|".join(_CHINESE) + ")"

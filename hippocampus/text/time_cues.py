@@ -61,11 +61,12 @@ _ASKING = frozenset(
     "what happen happens happened happening did do does doing done was were is are am be been being will would i we "
     "you he she they it me us my our your his her their s to in on at of the that this day date month year time "
     "then have has had go going went up about anything something everything tell say said remember any and there "
-    "all with".split()
+    "all with between or".split()
 )
 _ASKING_HAN = re.compile("发生|什么|怎么样|哪些|那[天年]|[我你他她]们?|[了做干过的在有是会要呢吗吧啥事情都和]")
 _WORD = re.compile(r"[^\W\d_]+")
-_NAME = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
+#: The one word of asking that is a common name.
+_WILL = re.compile(r"(?<=[a-z,] )Will\b")
 _HAN = re.compile(r"[\u3400-\u9fff]")
 
 
@@ -108,15 +109,14 @@ def _share(cue: TimeCue) -> float:
 
 
 def _asks_for_nothing_else(query: str, rest: str) -> bool:
-    """Whether a query holds no word beside its times but those of asking, and names.
+    """Whether a query holds no word beside its times but those of asking.
 
     Args:
         rest: the query without its times.
     """
     if _HAN.search(rest):
         return not _WORD.search(_ASKING_HAN.sub("", rest))
-    names = {name.casefold() for name in _NAME.findall(query)}
-    return all(word in _ASKING or word in names for word in _WORD.findall(rest.replace("\0", " ")))
+    return not _WILL.search(query) and all(word in _ASKING for word in _WORD.findall(rest.replace("\0", " ")))
 
 
 def _cues(span: TimeSpan, *, with_words: bool) -> Iterator[TimeCue]:

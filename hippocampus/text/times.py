@@ -59,6 +59,10 @@ _TO = r"(?: ?[-–—~] ?| (?:to|until|till|through) (?:the )?)"
 _TO_HAN = "(?:到|至|[-–—~])"
 _ORDINAL = "(?:st|nd|rd|th)?"
 _LINK = re.compile(f"{_TO}|{_TO_HAN}")
+#: A month or weekday alone, and what before it tells that it is a time.
+_BARE = re.compile(f"{_MONTH}|{_WEEKDAY}")
+_BESIDE = re.compile(r",? (?:and|or) (?:on )?|, ")
+_AT_TIME = re.compile(r"\b(?:since|until|till|by|before|after|every|each) $")
 _HAN_MONTH = "(?:1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])"
 _NOT_PART_OF_NUMBER = r"(?<![\d.:])"
 
@@ -73,15 +77,40 @@ def time_spans(text: str, now: datetime) -> list[TimeSpan]:
 
 
 def read_times(text: str, now: datetime) -> tuple[list[TimeSpan], str]:
-    """Return the spans as `time_spans` does, and the text in lower case with U+0000 where it names them."""
-    rest = re.sub(r"\s+", " ", text[:_LENGTH_MAX].replace("\0", " ")).casefold()
-    dates, rest = _matches(_DATES, rest, now)
+    """Return the spans as `time_spans` does, and the text in lower case with U+0000 where it names them.
+
+    A month or weekday without a preposition may be a name: it stays in that text.
+    """
+    found, without = _read(text, now)
+    return [span for each in found for span in each.spans], without
+
+
+def _read(text: str, now: datetime) -> tuple[list[_Named], str]:
+    whole = re.sub(r"\s+", " ", text[:_LENGTH_MAX].replace("\0", " ")).casefold()
+    festive, rest = _matches(_HOLIDAYS, whole, now)
+    festive = [each._replace(is_holiday=True) for each in festive]
+    dates, rest = _matches(_DATES, rest, now, len(festive))
+    dates = festive + dates
     relative, without = _matches(_RELATIVE, rest, now)
+    without = _with_bare_names(_joined(sorted(dates + relative), rest), whole, without)
     # Beside a date with its year, 'the Sunday before' and 'last Friday' are relative to that date.
     if any(not span.recurs for each in dates for span in each.spans):
         relative = []
-    found = _joined(sorted(dates + relative), rest)
-    return [span for each in found for span in each.spans], without
+    return _joined(sorted(dates + relative), rest), without
+
+
+def _with_bare_names(found: Sequence[_Named], text: str, without: str) -> str:
+    """Put back each month or weekday that nothing marks as a time, such as April in 'Tell me about April'."""
+    before = 0
+    for each in found:
+        name = text[each.place : each.end]
+        if _BARE.fullmatch(name) and not (
+            _BESIDE.fullmatch(text[before : each.place]) or _AT_TIME.search(text[: each.place])
+        ):
+            without = without[: each.place] + name + without[each.end :]
+        else:
+            before = each.end
+    return without
 
 
 def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
@@ -91,10 +120,19 @@ def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
         now: when the statement was made, with a zone.
         ahead: it speaks of what is to come: 'in May' is the next one, 'on Friday' the coming one. Otherwise the last.
     """
-    spans = time_spans(text, now)
-    if ahead:
-        return min((span for span in spans if span.end > now), default=None)
-    return max((span for span in spans if span.start <= now), default=None)
+    named = [
+        (span, each.is_holiday)
+        for each in _read(text, now)[0]
+        for span in each.spans
+        if (span.end > now if ahead else span.start <= now)
+    ]
+    # 'Easter Island in July' is in July, but 'at Christmas in December' is at Christmas.
+    others = [span for span, is_holiday in named if not is_holiday]
+    spans = [
+        span for span, is_holiday in named if is_holiday and any(each.start <= span.start < each.end for each in others)
+    ]
+    spans = spans or others or [span for span, _ in named]
+    return (min if ahead else max)(spans, default=None)
 
 
 def iso_dates(span: TimeSpan) -> str:
@@ -117,12 +155,16 @@ class _Named(NamedTuple):
     place: int
     end: int
     spans: tuple[TimeSpan, ...]
+    is_holiday: bool = False
 
 
-def _matches(rules: Sequence[_Rule], text: str, now: datetime) -> tuple[list[_Named], str]:
-    """Return what the text names, and the text without what was matched."""
+def _matches(rules: Sequence[_Rule], text: str, now: datetime, expressions: int = 0) -> tuple[list[_Named], str]:
+    """Return what the text names, and the text without what was matched.
+
+    Args:
+        expressions: how many were found before.
+    """
     found: list[_Named] = []
-    expressions = 0
     for pattern, resolve in rules:
         while expressions < SPANS_MAX and (match := pattern.search(text)):
             expressions += 1
@@ -394,7 +436,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 # The first rule that matches takes the text: longer expressions come before their parts. Dates with their year, or
 # without one, are apart from what is relative to a moment.
-_DATES: tuple[_Rule, ...] = (
+_HOLIDAYS: tuple[_Rule, ...] = (
     (
         re.compile(
             rf"\b(?:(?P<which>last|past|previous|this|next|coming) )?(?P<name>{holidays.ENGLISH})"
@@ -408,6 +450,8 @@ _DATES: tuple[_Rule, ...] = (
         ),
         lambda m, now: _holiday_spans(m["name"], _han_year(m["year"], m["relative"], now), None, now),
     ),
+)
+_DATES: tuple[_Rule, ...] = (
     (
         re.compile(
             rf"\b(?:between (?:the )?(\d{{1,2}}){_ORDINAL} and (?:the )?"
@@ -429,6 +473,12 @@ _DATES: tuple[_Rule, ...] = (
             rf"(?:,? (?:of )?({_YEAR}))?"
             r"(?! \d{1,2}\b)(?![\w'])"
         ),
+        lambda m, now: _months_spans(
+            _optional(m[2]), _MONTH_NUMBERS[m[1].rstrip(".")], _optional(m[4]), _MONTH_NUMBERS[m[3].rstrip(".")], now
+        ),
+    ),
+    (
+        re.compile(rf"\b({_MONTH})(?: ({_YEAR}))?{_TO}({_MONTH})(?:,? (?:of )?({_YEAR}))\b"),
         lambda m, now: _months_spans(
             _optional(m[2]), _MONTH_NUMBERS[m[1].rstrip(".")], _optional(m[4]), _MONTH_NUMBERS[m[3].rstrip(".")], now
         ),

@@ -6,9 +6,11 @@ import asyncio
 import json
 import subprocess
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -19,6 +21,7 @@ from tests.support.paths import ROOT
 from workers import settings
 from workers.cli import main
 from workers.cli.databases import name_of
+from workers.cli.moments import asked_at_option, time_zone_option
 from workers.pools import POOLS
 from workers.process import roles
 
@@ -179,6 +182,27 @@ def test_a_question_is_asked_at_a_time_of_a_zone(cli: Run) -> None:
         code, _, err = cli(command, "What happened yesterday?", *when, "Mars")
         assert code == 1
         assert "no time zone 'Mars'" in err
+
+
+@pytest.mark.parametrize(
+    ("given", "utc"),
+    [
+        (("--asked-at", "2026-05-01", "--time-zone", "America/New_York"), "2026-05-01T04:00:00"),
+        (("--time-zone", "America/New_York", "--asked-at", "2026-05-01T09:30"), "2026-05-01T13:30:00"),
+        (("--asked-at", "2026-05-01T00:00Z", "--time-zone", "America/New_York"), "2026-05-01T00:00:00"),
+        (("--asked-at", "2026-05-01"), "2026-05-01T00:00:00"),
+        (("--asked-at", "2026-05-01", "--time-zone", "Mars"), "2026-05-01T00:00:00"),
+    ],
+)
+def test_a_time_without_a_zone_is_of_the_given_one(given: tuple[str, ...], utc: str) -> None:
+    @click.command()
+    @asked_at_option
+    @time_zone_option
+    def show(asked_at: datetime, time_zone: str | None) -> None:
+        click.echo(f"{asked_at.astimezone(UTC):%Y-%m-%dT%H:%M:%S} {time_zone}")
+
+    shown = CliRunner().invoke(show, given)
+    assert shown.output.split()[0] == utc
 
 
 def test_search_explains_its_results(cli: Run) -> None:

@@ -58,6 +58,32 @@ def test_a_plan_keeps_its_date(line: str, text: str, when: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "I have been in 3 places this year.",
+        "We have been to Rome this year.",
+        "I'm in 3 clubs.",
+        "I'm on 2 teams.",
+    ],
+)
+def test_a_number_or_a_perfect_is_neither_an_age_nor_a_plan(line: str) -> None:
+    assert not {"age", "plan"} & {
+        fact.key.partition(":")[0] for fact in local_facts.of_slice(conversation(("user", line)))
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("I'm mia, 34 and happy.", "is 34 years old"),
+        ("I have surgery on Monday.", "will have surgery on Monday"),
+    ],
+)
+def test_an_age_or_a_plan_stays_one(line: str, text: str) -> None:
+    assert text in [fact.value["text"] for fact in local_facts.of_slice(conversation(("user", line)))]
+
+
+@pytest.mark.parametrize(
     "line", ["I'm in Oslo from 3 to 9 May.", "We're in Oslo for Christmas.", "I'm in Oslo until Friday."]
 )
 def test_where_somebody_is_for_a_while_is_not_their_home(line: str) -> None:

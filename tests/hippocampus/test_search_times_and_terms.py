@@ -161,6 +161,36 @@ async def test_what_speaks_of_the_named_time_is_found_among_more_turns_than_are_
     assert "I sprained an ankle two days ago" in await best(pool, "What happened on 13 May 2020?", limit=10)
 
 
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("What is Sunday Times?", "My favourite paper is the Sunday Times"),
+        ("Tell me about April", "April is my daughter"),
+        ("What happened with April?", "April is my daughter"),
+        ("What happened to Rex in July?", "Rex bit the postman"),
+        ("What did we say about Paris in May?", "Paris was wonderful"),
+    ],
+)
+async def test_a_name_is_found_before_all_that_was_said_at_a_time(pool: asyncpg.Pool, query: str, first: str) -> None:
+    """Names of months and weekdays too; and what else was said then is no more relevant than its words make it."""
+    dull = [(f"2022-{month:02}-{day:02}", f"The weather is dull {month * day}") for month in (1, 2) for day in (3, 9)]
+    dull += [(f"2021-{month:02}-{day:02}", "We drank tea") for month in (4, 5, 7) for day in range(1, 28, 3)]
+    dull += [("2022-05-15", "We washed the car")]
+    named = [
+        ("2022-03-22", "My favourite paper is the Sunday Times"),
+        ("2022-02-05", "April is my daughter"),
+        ("2021-07-02", "Rex bit the postman"),
+        ("2021-05-10", "Paris was wonderful"),
+    ]
+    for number, turn in enumerate(sorted(dull + named)):
+        await say_at(pool, f"s-{number}", turn)
+    found = await MemorySearch(pool).search(
+        app_name=APP, user_id=MEI, query=query, limit=50, asked_at=ASKED, record_access=False
+    )
+    assert found.memories[0].content == first
+    assert all(each.relevance_score < 0.5 for each in found.memories if each.content == "We drank tea")
+
+
 #: 00:30 of 2 May in Tokyo.
 HALF_PAST_MIDNIGHT = datetime(2022, 5, 1, 15, 30, tzinfo=UTC)
 

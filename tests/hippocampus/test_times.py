@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.text.time_cues import time_cues
-from hippocampus.text.times import YEARS_BACK, time_spans
+from hippocampus.text.times import YEARS_BACK, iso_dates, resolve, time_spans
 from tests.support.properties import examples
 
 NOW = datetime(2022, 5, 18, 15, 30, tzinfo=UTC)  # a Wednesday
@@ -79,6 +79,23 @@ NOW = datetime(2022, 5, 18, 15, 30, tzinfo=UTC)  # a Wednesday
         ("from 2021-05-03 to 2021-05-09", "2021-05-03", "2021-05-09"),
         ("from May to July 2021", "2021-05-01", "2021-07-31"),
         ("from November to January 2021", "2020-11-01", "2021-01-31"),
+        ("June to August 2021", "2021-06-01", "2021-08-31"),
+        ("November-January 2021", "2020-11-01", "2021-01-31"),
+        ("上周五一起吃饭", "2022-05-13", "2022-05-13"),
+        ("下周五一整天", "2022-05-27", "2022-05-27"),
+        ("今年三十岁", "2022-01-01", "2022-12-31"),
+        ("2021年三十个人", "2021-01-01", "2021-12-31"),
+        ("去年三十号", "2021-01-01", "2021-12-31"),
+        ("去年大年三十", "2021-02-11", "2021-02-11"),
+        ("去年五一早上", "2021-05-01", "2021-05-05"),
+        ("去年五一三天假", "2021-05-01", "2021-05-05"),
+        ("去年五一一起去爬山", "2021-05-01", "2021-05-05"),
+        ("去年五一二日游", "2021-05-01", "2021-05-05"),
+        ("去年国庆说好去北京", "2021-10-01", "2021-10-07"),
+        ("去年过年少不了饺子", "2021-02-11", "2021-02-18"),
+        ("去年过年假期", "2021-02-11", "2021-02-18"),
+        ("去年国庆和妈妈去了海边", "2021-10-01", "2021-10-07"),
+        ("去年过年会回家吗", "2021-02-11", "2021-02-18"),
         ("between 2019 and 2021", "2019-01-01", "2021-12-31"),
         ("from last Friday to yesterday", "2022-05-13", "2022-05-17"),
         ("2021年5月3日到9日", "2021-05-03", "2021-05-09"),
@@ -103,7 +120,11 @@ def test_a_date_without_a_year_recurs(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     "where does she live?|this may be|we march on|room 2023|30 February 2022|第三章|the second one|星期|年|月|几|3:45"
-    "|version 2.10.12|she may come|from 3 to 9|pages 3-9|一到三号楼|the holidays".split("|"),
+    "|version 2.10.12|she may come|from 3 to 9|pages 3-9|一到三号楼|the holidays|李国庆是谁|王国庆的电话|周国庆来了"
+    "|国庆哥来了|参加过年会|见过年轻人|吃过年夜饭|超过年薪|老五一直睡|五一二地震|十五一共|五一广场|清明上河图|吃元宵|圣诞树"
+    "|works at Easter Road|lives in Christmas Street|Christmas Island|a Christmas tree|Easter eggs|Easter bunny".split(
+        "|"
+    ),
 )
 def test_what_names_no_time_has_no_span(text: str) -> None:
     assert time_spans(text, NOW) == []
@@ -126,7 +147,7 @@ def test_the_cues_of_a_day_are_turns_of_the_day_and_later_ones_that_speak_of_it(
 
 
 @pytest.mark.parametrize(
-    "asked", ["What happened {}?", "What did I do {}?", "What did we and Ann do {}?", "{}我做了什么？"]
+    "asked", ["What happened {}?", "What did I do {}?", "What did you and I do {}?", "{}我做了什么？"]
 )
 def test_a_time_counts_more_where_nothing_else_is_asked_for(asked: str) -> None:
     time = "2022年5月1日" if asked.endswith("？") else "on 1 May 2022"
@@ -135,6 +156,53 @@ def test_a_time_counts_more_where_nothing_else_is_asked_for(asked: str) -> None:
     assert [cue.words for cue in alone] == [cue.words for cue in beside]
     assert max(cue.weight for cue in beside) == 1.0
     assert max(cue.weight for cue in alone) > 1.0
+
+
+@pytest.mark.parametrize(
+    ("query", "is_raised"),
+    [
+        ("What happened in April?", True),
+        ("What happened on Sunday?", True),
+        ("What happened on Saturday and Sunday?", True),
+        ("What happened in June or July?", True),
+        ("What happened between Monday and Friday?", True),
+        ("What happened last April?", True),
+        ("What will happen in July?", True),
+        ("What happened at Christmas?", True),
+        ("What is Sunday Times?", False),
+        ("What is Sunday?", False),
+        ("Tell me about April", False),
+        ("What did April do?", False),
+        ("What happened with April?", False),
+        ("What happened to April in May 2022?", False),
+        ("What happened to Rex in July?", False),
+        ("What happened to Will in July?", False),
+        ("What did we say about Paris in May?", False),
+    ],
+)
+def test_a_name_beside_a_time_is_asked_for_too(query: str, is_raised: bool) -> None:
+    """A month or weekday that nothing marks as a time may be a name."""
+    assert (max(cue.weight for cue in time_cues(query, NOW)) > 1.0) is is_raised
+
+
+@pytest.mark.parametrize(
+    ("text", "ahead", "when"),
+    [
+        ("plans to visit Easter Island in July", True, "2022-07"),
+        ("goes shopping on Friday for Christmas", True, "2022-05-20"),
+        ("meets them on 3 June, for Easter", True, "2022-06-03"),
+        ("visits Rome next year at Easter", True, "2023-04-07/2023-04-10"),
+        ("visits Rome in December, at Christmas", True, "2022-12-24/2022-12-26"),
+        ("went to the Christmas market", False, "2021-12-24/2021-12-26"),
+        ("booked it last week, leaves at Christmas", True, "2022-12-24/2022-12-26"),
+        ("打算周五一起去爬山", True, "2022-05-20"),
+        ("打算五一去爬山", True, "2023-05-01/2023-05-05"),
+    ],
+)
+def test_a_time_beside_a_holiday_is_the_time_of_a_statement(text: str, ahead: bool, when: str) -> None:
+    span = resolve(text, NOW, ahead=ahead)
+    assert span is not None
+    assert iso_dates(span) == when
 
 
 _PIECES = st.sampled_from(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
 
 class Moment(click.ParamType[datetime]):
-    """A date, or a date and time; UTC without a zone."""
+    """A date, or a date and time; without a zone, of that of `--time-zone` if the command has it, or UTC."""
 
     name = "time"
 
@@ -20,7 +21,16 @@ class Moment(click.ParamType[datetime]):
             moment = datetime.fromisoformat(str(value))
         except ValueError:
             self.fail(f"{value!r:.80} is not a date and time such as 2026-05-01T12:00:00Z", param, ctx)
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment if moment.tzinfo else moment.replace(tzinfo=_zone(ctx))
+
+
+def _zone(ctx: click.Context | None) -> tzinfo:
+    name = ctx.params.get("time_zone") if ctx else None
+    try:
+        return ZoneInfo(name) if isinstance(name, str) else UTC
+    # The search refuses such a name, and says why.
+    except (ValueError, OSError, KeyError):
+        return UTC
 
 
 class Seconds(click.FloatRange):
@@ -36,8 +46,12 @@ class Seconds(click.FloatRange):
 
 MOMENT = Moment()
 asked_at_option = click.option(
-    "--asked-at", type=MOMENT, help="When it is asked: 'yesterday' is the day before; or now."
+    "--asked-at",
+    type=MOMENT,
+    help="When it is asked: 'yesterday' is the day before; or now. Without a zone, a time of --time-zone.",
 )
 time_zone_option = click.option(
-    "--time-zone", help="Whose days it means, such as Asia/Tokyo; by default the zone of --asked-at, or UTC."
+    "--time-zone",
+    is_eager=True,
+    help="Whose days it means, such as Asia/Tokyo; by default the zone of --asked-at, or UTC.",
 )

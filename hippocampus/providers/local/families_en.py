@@ -650,7 +650,8 @@ _FUTURE = (
     r"|fly(?:ing)?|flies|mov(?:e|es|ing)|leav(?:e|es"
     r"|ing)|getting|visiting|coming|comes|running|doing|having|seeing|hosting|travell?ing|opening|closing|clos(?:e"
     r"|es)|signed up|registered|entered"
-    r"|is|are|has been|have|has|got|supposed to|set for|ends?|begins?|packing|selling|joining|going|retir(?:e|es|ing)"
+    r"|is|are|has been|have(?! been in\b)|has|got|supposed to|set for|ends?|begins?|packing"
+    r"|selling|joining|going|retir(?:e|es|ing)"
     r"|deferred|moved|pushed|till|until"
     r"|off to|picking up|meeting|away|returning|back|taking)\b|'ll\b|'m\b|'re\b|'s\b)"
 )

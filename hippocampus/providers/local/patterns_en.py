@@ -130,7 +130,8 @@ IDENTITY = (
     english("name", "profile", r"I'm (?P<object>[a-z]+)(?: btw| by the way)?,? (?:and )?(?:I'm )?\d{1,2}\b.*",
         "is called {object}",
         "given_name", 0.85, single=True),
-    english("age", "profile", r"I'm [a-z]+(?: btw| by the way)?,? (?:and )?(?:I'm )?(?P<object>\d{1,2})\b(?! (?:min"
+    english("age", "profile", r"I'm (?!(?:in|on|at|of|with|from|for|into|doing|having) )[a-z]+(?: btw| by the way)?,?"
+        r" (?:and )?(?:I'm )?(?P<object>\d{1,2})\b(?! (?:min"
         r"|hour|day|week|month|km"
         r"|mile|%)).*", "is {object} years old", "plain", 0.85, single=True),
     english("pronouns", "profile", r"my pronouns are (?P<object>.+)", "has the pronouns {object}",

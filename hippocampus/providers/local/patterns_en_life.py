@@ -222,7 +222,8 @@ PLANS = (
     english("plan", "custom", rf"{_WE_ARE} ~(?:to|due to|set to|scheduled to|supposed to|meant to|about to)"
         rf" (?P<object>[a-z]+ .*{TIME}\b.*)", "is to {object}", "event", 0.85),
     english("plan", "custom", rf"(?:I|we) ~(?P<object>(?:fly|leave|start|move|sign|travel|return|arrive|land|finish"
-        rf"|graduate|retire|begin|set off|head|depart|sit|take|have|get|close|defend|compete|perform|play|race"
+        rf"|graduate|retire|begin|set off|head|depart|sit|take"
+        rf"|have(?! (?:been|gone|had|done|seen)\b)|get|close|defend|compete|perform|play|race"
         rf"|present|speak|turn)\b.*"
         rf"(?:\b(?:on|at|in|from|this|next) )?{TIME}\b.*)", "will {object}", "event", 0.8),
     english("plan", "custom", rf"(?:I ~have|I've ~got|I have got|we have|we've got) (?P<object>an? .+ {TIME}\b.*)",
