@@ -15,7 +15,7 @@ import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -24,7 +24,6 @@ import pytest
 from psycopg import sql
 
 from pulse import database
-from pulse.tools.registry import ToolRegistry
 from tests.support.paths import ROOT
 from tests.support.properties import register_profiles
 from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
@@ -32,6 +31,9 @@ from workers.embedded import folders
 from workers.embedded.data import DATABASE
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
+
+if TYPE_CHECKING:
+    from pulse.tools.registry import ToolRegistry
 
 # Test databases are thrown away, so a crash of the machine may corrupt them.
 FAST_SETTINGS = {
@@ -266,6 +268,9 @@ async def conn(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture
 async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
     """A registry without tools, of the app `shop`."""
+    # Suites of frameworks run where the libraries of tools are not installed.
+    from pulse.tools.registry import ToolRegistry
+
     async with ToolRegistry(pool, "shop") as opened:
         yield opened
 

@@ -97,7 +97,7 @@ async def soak(folder: Path, *, seconds: float, writers: int, threads: int, seed
     run = Run()
     quiet = {**scene.SETTINGS, "HIPPOCAMPUS_REQUESTS_PER_SECOND": "0", "HIPPOCAMPUS_SLICE_TOKENS": "6000"}
     quiet |= {"HIPPOCAMPUS_GENERATE_TIMEOUT_SECONDS": "30", "HIPPOCAMPUS_EMBED_TIMEOUT_SECONDS": "30"}
-    roles = {"writer": 1, "fast_replay": 1, "deep_reflection": 1, "retention": 1}
+    roles = dict.fromkeys(scene.PROCESSES, 1)
     with mock.patch.multiple(scene, SETTINGS=quiet, PROCESSES=roles, FAULT_RATE=0.0, LATENCY_SECONDS=0.2):
         async with scene.set_scene(folder, seed) as stage:
             if late := await stage.late():

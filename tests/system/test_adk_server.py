@@ -118,7 +118,7 @@ async def test_an_agent_remembers_across_sessions_and_keeps_its_files(api: httpx
     assert api.post(SESSIONS, json=brief).status_code == httpx.codes.OK
     assert await pool.fetchval("DELETE FROM threads WHERE session_id = 'brief' RETURNING ttl") == timedelta(hours=1)
     refused = api.post(SESSIONS, json={"options": {"ttl": "soon"}})
-    assert (refused.status_code, "ttl is a duration" in refused.text) == (httpx.codes.BAD_REQUEST, True)
+    assert (refused.status_code, "ttl must be a duration" in refused.text) == (httpx.codes.BAD_REQUEST, True)
     assert say(api, "first", "I love plum jam.") == "I'll remember that."
     assert say(api, "second", "Which jam do I love?") == "You told me: I love plum jam."
     assert len(api.get(f"{SESSIONS}/second").json()["events"]) == 2
