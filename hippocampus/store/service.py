@@ -259,7 +259,7 @@ class ItemStore:
         return count
 
     async def _refresh(self, rows: Sequence[asyncpg.Record], asked: Sequence[bool]) -> None:
-        due = sorted({row["id"] for row in rows if row["refresh_due"] and asked[row["place"]]})
+        due = sorted({row["id"] for row in rows if row["expires_at"] is not None and asked[row["place"]]})
         if due:
             await _STATEMENTS.execute(self._db, "refresh", due)
 

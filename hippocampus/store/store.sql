@@ -2,8 +2,7 @@
 
 -- name: get
 -- app, [{"place", "namespace", "key"}], whether expired items are left out
-SELECT o.place, i.id, i.namespace, i.key, i.value, i.created_at, i.updated_at, i.expires_at,
-       i.ttl IS NOT NULL AS refresh_due
+SELECT o.place, i.id, i.namespace, i.key, i.value, i.created_at, i.updated_at, i.expires_at
 FROM jsonb_to_recordset($2) AS o (place integer, namespace text[], key text)
 JOIN store_items AS i ON i.app_name = $1 AND i.namespace = o.namespace AND i.key = o.key
 WHERE NOT $3 OR i.expires_at IS NULL OR i.expires_at > engine_now()

@@ -69,7 +69,7 @@ $$;
 CREATE OR REPLACE FUNCTION search_items(p_app text, p_searches jsonb, p_omit_expired boolean, p_vectors vector[],
                                         p_model text)
 RETURNS TABLE (place integer, id uuid, namespace text[], key text, value json, created_at timestamptz,
-               updated_at timestamptz, expires_at timestamptz, refresh_due boolean, score double precision)
+               updated_at timestamptz, expires_at timestamptz, score double precision)
 LANGUAGE sql STABLE ROWS 10 SET search_path FROM CURRENT
 AS $$
     SELECT o.place, f.*
@@ -77,8 +77,7 @@ AS $$
                                       "offset" integer)
     LEFT JOIN unnest(p_vectors) WITH ORDINALITY AS q (embedding, nth) ON q.nth = o.place + 1
     CROSS JOIN LATERAL (
-        SELECT i.id, i.namespace, i.key, i.value, i.created_at, i.updated_at, i.expires_at,
-               i.ttl IS NOT NULL AS refresh_due, s.score
+        SELECT i.id, i.namespace, i.key, i.value, i.created_at, i.updated_at, i.expires_at, s.score
         FROM store_items AS i
         -- The best of an item's vectors.
         CROSS JOIN LATERAL (

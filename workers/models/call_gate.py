@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -31,6 +31,7 @@ from workers.models.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import Sleep
+    from hippocampus.providers.registry import Kind
     from pulse.database import Pool
     from workers.settings import Settings
     from workers.telemetry.call_metrics import CallMetrics
@@ -237,20 +238,27 @@ class SharedCallGate:
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
 
-def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
-    """Return the gate before the calls for text that a role's processes make."""
-    chosen = settings.chosen("generator")
-    rule = GateRule(
+def _rule(settings: Settings, kind: Kind, role: str) -> GateRule:
+    """Return what the gates of all kinds of models have in common."""
+    chosen = settings.chosen(kind)
+    return GateRule(
         provider=chosen.provider,
         limit=chosen.model,
         breaker=f"{role}/{chosen.model}",
-        calls_per_second=settings.generate_calls_per_second,
-        burst=settings.generate_calls_burst,
         wait_seconds_max=settings.limit_wait_seconds_max,
-        yields=role in YIELDING_ROLES,
-        call_seconds_max=settings.generate_timeout_seconds,
         failures_max=settings.breaker_failures,
         open_seconds=settings.breaker_open_seconds,
+    )
+
+
+def generator_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
+    """Return the gate before the calls for text that a role's processes make."""
+    rule = replace(
+        _rule(settings, "generator", role),
+        calls_per_second=settings.generate_calls_per_second,
+        burst=settings.generate_calls_burst,
+        yields=role in YIELDING_ROLES,
+        call_seconds_max=settings.generate_timeout_seconds,
     )
     return SharedCallGate(pool, rule, metrics)
 
@@ -262,39 +270,30 @@ def reranker_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: st
     """
     if "reranker" not in settings.kinds:
         return None
-    chosen = settings.chosen("reranker")
-    rule = GateRule(
-        provider=chosen.provider,
-        limit=chosen.model,
-        breaker=f"{role} rerank/{chosen.model}",
+    common = _rule(settings, "reranker", f"{role} rerank")
+    patience = min(SEARCH_WAIT_SECONDS_MAX, _RERANK_WAIT_PART * settings.rerank_seconds)
+    rule = replace(
+        common,
         calls_per_second=settings.generate_calls_per_second,
         burst=settings.generate_calls_burst,
-        wait_seconds_max=min(
-            settings.limit_wait_seconds_max, SEARCH_WAIT_SECONDS_MAX, _RERANK_WAIT_PART * settings.rerank_seconds
-        ),
+        wait_seconds_max=min(common.wait_seconds_max, patience),
         call_seconds_max=settings.rerank_seconds,
-        failures_max=settings.breaker_failures,
-        open_seconds=settings.breaker_open_seconds,
     )
     return SharedCallGate(pool, rule, metrics)
 
 
 def embedder_gate(settings: Settings, pool: Pool, metrics: CallMetrics, role: str) -> SharedCallGate:
     """Return the gate before the calls for vectors that a role's processes make."""
-    chosen = settings.chosen("embedder")
     # A user waits for a search, which works by text alone if necessary; a job has time.
     searches = role in ("writer", "cli")
     patience = SEARCH_WAIT_SECONDS_MAX if searches else math.inf
-    rule = GateRule(
-        provider=chosen.provider,
-        limit=chosen.model,
-        breaker=f"{role}/{chosen.model}",
+    common = _rule(settings, "embedder", role)
+    rule = replace(
+        common,
         calls_per_second=settings.embed_calls_per_second,
         burst=settings.embed_calls_burst,
-        wait_seconds_max=min(settings.limit_wait_seconds_max, patience),
+        wait_seconds_max=min(common.wait_seconds_max, patience),
         yields=role in YIELDING_ROLES,
         call_seconds_max=settings.query_embed_seconds if searches else settings.embed_timeout_seconds,
-        failures_max=settings.breaker_failures,
-        open_seconds=settings.breaker_open_seconds,
     )
     return SharedCallGate(pool, rule, metrics)

@@ -19,10 +19,7 @@ RANGE_EN = (
 )
 _HAN = "[0-9一二三四五六七八九十廿]{1,3}"
 #: '五月三号到九号'
-RANGE_ZH = (
-    f"(?P<month>(?:[今明后去]年)?{_HAN}月(?:份)?)(?P<first>{_HAN})[号日]?(?:到|至|[-–—~～])"
-    f"(?P<last>(?:{_HAN}月)?{_HAN})[号日]"
-)
+RANGE_ZH = f"(?:[今明后去]年)?{_HAN}月(?:份)?{_HAN}[号日]?(?:到|至|[-–—~～])(?:{_HAN}月)?{_HAN}[号日]"
 #: 'bought for Christmas' was not bought then; 'since Christmas' is the last one.
 _FOR_OR_SINCE = re.compile(rf"\b(?P<word>for|since) (?:{holidays.ENGLISH}|{holidays.CHINESE})", re.IGNORECASE)
 
