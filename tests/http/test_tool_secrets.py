@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import json
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +12,12 @@ from urllib.parse import quote, quote_plus
 
 import asyncpg
 import pytest
-import uvicorn
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 from hippocampus.client import HippocampusClient
+from tests.support.http_server import plain, running
 from tests.support.tool_service import document, tool_service
 from tests.support.waiting import until
 from tests.support.writer_process import KEY, WriterProcess
@@ -71,18 +69,8 @@ async def echoing_server() -> AsyncIterator[str]:
         """Fail."""
         raise ToolError(shown(ctx))
 
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        running = uvicorn.Server(
-            uvicorn.Config(server.streamable_http_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=1)
-        )
-        task = asyncio.create_task(running._serve([listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        finally:
-            running.should_exit = True
-            await task
+    async with running(plain(server.streamable_http_app())) as served:
+        yield f"{served.url}/mcp"
 
 
 async def every_row(pool: asyncpg.Pool) -> dict[str, str]:

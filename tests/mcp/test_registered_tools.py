@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from mcp.types import ToolAnnotations
 from pulse.errors import InvalidInputError
 from pulse.tools.records import ToolError
 from pulse.tools.registry import ToolRegistry
+from tests.support.http_server import plain, running
 from tests.support.mcp_scene import connected, text_of
 from tests.support.tool_service import document, tool_service
 from tests.support.waiting import until
@@ -50,18 +50,9 @@ async def wiki() -> AsyncIterator[Wiki]:
         """Write a word."""
         raise ValueError("the wiki is closed")
 
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        config = uvicorn.Config(
-            server.streamable_http_app(), log_level="error", lifespan="on", timeout_graceful_shutdown=1
-        )
-        found.running = uvicorn.Server(config)
-        task = asyncio.create_task(found.running._serve([listener]))
-        found.url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    async with running(plain(server.streamable_http_app())) as served:
+        found.running, found.url = served.server, f"{served.url}/mcp"
         yield found
-        found.running.should_exit = True
-        await task
 
 
 @pytest.fixture

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
-import uvicorn
 from fastapi import FastAPI
 
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
 from pulse.runs.agents import Agent
 from pulse.tools.registries import ToolRegistries
+from tests.support.http_server import running
 from tests.support.stream_client import OWNER
 from workers.api import live_streams
 from workers.api.app import build_api
@@ -55,15 +53,11 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         metrics.watch(streams=live.streams, runner=live.runner, listener=live.listener, carrier=live.carrier)
         tools = ToolRegistries(pool)
         api = build_api(config, pool, live, LocalEmbedder(), LocalGenerator(), metrics, tools_of_apps=tools)
-        server = uvicorn.Server(_server_config(api, config.max_body_bytes))
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen()
-            task = asyncio.create_task(server._serve([listener]))
-            try:
-                yield LiveWriter(f"http://127.0.0.1:{listener.getsockname()[1]}", pool, live, _services_of(api))
-            finally:
-                live.streams.begin_stop()
-                server.should_exit = True
-                await task
-                await tools.close()
+        try:
+            async with running(_server_config(api, config.max_body_bytes)) as served:
+                try:
+                    yield LiveWriter(served.url, pool, live, _services_of(api))
+                finally:
+                    live.streams.begin_stop()
+        finally:
+            await tools.close()

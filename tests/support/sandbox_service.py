@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from pulse.sandbox.records import Limits, SandboxBackend, SandboxRequest
+from tests.support.http_server import plain, running
 
 TOKEN = "token-of-the-service"
 
@@ -36,13 +34,5 @@ async def sandbox_service(backend: SandboxBackend) -> AsyncIterator[str]:
         return JSONResponse(result)
 
     app = Starlette(routes=[Route("/run", run, methods=["POST"])])
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", timeout_graceful_shutdown=1))
-        task = asyncio.create_task(server._serve([listener]))
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}/run"
-        finally:
-            server.should_exit = True
-            await task
+    async with running(plain(app)) as served:
+        yield f"{served.url}/run"
