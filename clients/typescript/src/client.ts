@@ -5,7 +5,7 @@ import createClient, { type Client } from "openapi-fetch";
 import { ConflictError, JobEndedError, problemOf, TimedOutError } from "./errors.js";
 import type { components, paths } from "./schema.js";
 import { type Connect, RunStream, SessionStream, type StreamOptions } from "./stream.js";
-import { type CallOptions, type Fetch, type RetryOptions, send, sleep } from "./transport.js";
+import { type CallOptions, type Fetch, type Limit, type RetryOptions, send, sleep } from "./transport.js";
 
 export type Schemas = components["schemas"];
 
@@ -402,9 +402,9 @@ export class Hippocampus {
     const starting = this.#opening(path, access, () => query, { method: "POST", headers, body: JSON.stringify(body) });
     const following = this.#following(`/api/runs/${encodeURIComponent(body.runId)}/events`, access);
     let isStarted = options.cursor != null;
-    const connect = async (cursor: string | null, signal: AbortSignal): Promise<Response> => {
-      if (isStarted) return await following(cursor, signal);
-      const response = await starting(cursor, signal);
+    const connect = async (cursor: string | null, limit: Limit): Promise<Response> => {
+      if (isStarted) return await following(cursor, limit);
+      const response = await starting(cursor, limit);
       isStarted = response.ok;
       return response;
     };
@@ -427,14 +427,14 @@ export class Hippocampus {
     query: (cursor: string | null) => Record<string, string>,
     { headers, ...how }: RequestInit,
   ): Connect {
-    return async (cursor, signal) => {
+    return async (cursor, limit) => {
       for (;;) {
         const isNew = access.query === null;
         access.query ??= await this.#access(access.wanted);
         const url = `${this.#baseUrl}${path}?${new URLSearchParams({ ...query(cursor), ...access.query })}`;
         // Nothing but simple headers with a ticket: a page that follows a stream of another origin needs no preflight.
         const sent = { Accept: "text/event-stream", ...headers, ...(this.#ticket ? {} : this.#authorization()) };
-        const response = await this.#fetch(new Request(url, { ...how, headers: sent, signal, cache: "no-store" }));
+        const response = await this.#fetch(limit.on(url, { ...how, headers: sent, cache: "no-store" }));
         if (!this.#ticket || isNew || response.status !== TICKET_REFUSED) return response;
         await response.body?.cancel();
         access.query = null;

@@ -4,7 +4,7 @@ import type { Event, EventType } from "@ag-ui/core";
 import { createParser } from "eventsource-parser";
 
 import { ClientError, ConnectionFailedError, problemOf } from "./errors.js";
-import { pauseMs, sleep, TRANSIENT } from "./transport.js";
+import { Limit, pauseMs, sleep, TRANSIENT } from "./transport.js";
 
 // The types of AG-UI name an enum. Only its values are on the wire, and a consumer needs no import to compare them.
 type OfType<E> = E extends { type: infer T extends EventType } ? Omit<E, "type"> & { type: `${T}` } : never;
@@ -23,8 +23,8 @@ export interface StreamOptions {
   reconnects?: number | undefined;
 }
 
-/** Open a connection that continues after a cursor. */
-export type Connect = (cursor: string | null, signal: AbortSignal) => Promise<Response>;
+/** Open a connection that continues after a cursor, and ends with a limit. */
+export type Connect = (cursor: string | null, limit: Limit) => Promise<Response>;
 
 /** The pause before the first reconnection, unless the stream named one. */
 const FIRST_PAUSE_MS = 500;
@@ -72,7 +72,7 @@ export class EventStream implements AsyncIterable<AgUiEvent> {
       let response: Response | null = null;
       let cause: unknown = null;
       try {
-        response = await this.#connect(this.#cursor, connection.signal);
+        response = await connection.open((limit) => this.#connect(this.#cursor, limit));
         // The client has the last event.
         if (response.status === 204) return;
         if (response.ok) {
@@ -133,12 +133,10 @@ interface Frame {
 
 /** One connection, which is closed after a time without a byte. */
 class Connection {
-  readonly signal: AbortSignal;
-  readonly #controller = new AbortController();
+  readonly #limit: Limit;
   readonly #idleMs: number;
   readonly #onRetry: (ms: number) => void;
   readonly #onStart: (cursor: string) => void;
-  #timer: ReturnType<typeof setTimeout> | undefined;
   /** When the first and the last byte of the events came. */
   #firstAt = 0;
   #lastAt = 0;
@@ -155,9 +153,13 @@ class Connection {
   ) {
     this.#onRetry = onRetry;
     this.#onStart = onStart;
-    this.signal = signal ? AbortSignal.any([signal, this.#controller.signal]) : this.#controller.signal;
+    this.#limit = new Limit(signal);
     this.#idleMs = idleMs;
-    this.#restart();
+    this.#limit.restart(idleMs);
+  }
+
+  open(connect: (limit: Limit) => Promise<Response>): Promise<Response> {
+    return this.#limit.within(() => connect(this.#limit));
   }
 
   async *frames(response: Response): AsyncGenerator<Frame> {
@@ -173,17 +175,17 @@ class Connection {
     const decoder = new TextDecoder();
     const reader = response.body?.getReader();
     for (;;) {
-      const piece = await reader?.read();
+      const piece = reader && (await this.#limit.within(() => reader.read()));
       if (!piece || piece.done) return;
       this.#lastAt = performance.now();
       this.#firstAt ||= this.#lastAt;
       // Not while the consumer works on an event: its time is not the connection's.
-      clearTimeout(this.#timer);
+      this.#limit.pause();
       parser.feed(decoder.decode(piece.value, { stream: true }));
       const frames = received;
       received = [];
       yield* frames;
-      this.#restart();
+      this.#limit.restart(this.#idleMs);
     }
   }
 
@@ -193,11 +195,7 @@ class Connection {
   }
 
   close(): void {
-    clearTimeout(this.#timer);
-    this.#controller.abort();
-  }
-
-  #restart(): void {
-    this.#timer = setTimeout(() => this.#controller.abort(), this.#idleMs);
+    this.#limit.end();
+    this.#limit.close();
   }
 }

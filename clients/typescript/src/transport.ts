@@ -22,6 +22,8 @@ export interface RetryOptions {
 /** Statuses of an API that is busy, or of a proxy that does not reach it. */
 export const TRANSIENT: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 const FIRST_PAUSE_MS = 200;
+/** What a timer can count. */
+const LONGEST_MS = 2 ** 31 - 1;
 
 /** Send a request, again if it may be repeated and was not served; return the last response. */
 export async function send(
@@ -60,19 +62,96 @@ async function attemptOnce(
   timeoutMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Response> {
-  const timer = AbortSignal.timeout(timeoutMs);
+  const limit = new Limit(signal);
+  limit.restart(timeoutMs);
   try {
-    const limits = { signal: signal ? AbortSignal.any([signal, timer]) : timer };
-    const response = await fetch(new Request(request, limits));
-    const body = await response.arrayBuffer();
-    const { status, headers } = response;
-    return new Response(body.byteLength ? body : null, { status, headers });
+    return await limit.within(async () => {
+      const response = await fetch(limit.on(request));
+      const body = await response.arrayBuffer();
+      const { status, headers } = response;
+      return new Response(body.byteLength ? body : null, { status, headers });
+    });
   } catch (error) {
     signal?.throwIfAborted();
     const what = `${request.method} ${request.url}`;
-    if (timer.aborted) throw new TimedOutError(`${what}: no response within ${timeoutMs} ms`, { cause: error });
+    if (limit.isOver) throw new TimedOutError(`${what}: no response within ${timeoutMs} ms`, { cause: error });
     throw new ConnectionFailedError(`${what}: no response`, { cause: error });
+  } finally {
+    limit.close();
   }
+}
+
+/**
+ * What ends a request: a time, or the caller's signal.
+ *
+ * Node collects the signals of AbortSignal.timeout and AbortSignal.any, and a Request, while a request still waits for
+ * them, which then never ends. So the limit holds all that it needs until it is closed, and ends a wait by itself.
+ */
+export class Limit {
+  readonly #controller = new AbortController();
+  readonly #given: AbortSignal | undefined;
+  readonly #requests: Request[] = [];
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(given: AbortSignal | undefined) {
+    this.#given = given;
+    if (given?.aborted) this.end();
+    else given?.addEventListener("abort", this.end, { once: true });
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Whether the time was over, or the caller's signal aborted. */
+  get isOver(): boolean {
+    return this.signal.aborted;
+  }
+
+  /** Begin the time anew. */
+  restart(ms: number): void {
+    this.pause();
+    this.#timer = setTimeout(this.end, Math.min(ms, LONGEST_MS));
+  }
+
+  /** Let the time not count until it begins anew. */
+  pause(): void {
+    clearTimeout(this.#timer);
+  }
+
+  /** Return a request that ends with the limit. */
+  on(request: Request | string, how: RequestInit = {}): Request {
+    const limited = new Request(request, { ...how, signal: this.signal });
+    this.#requests.push(limited);
+    return limited;
+  }
+
+  /** Return what the work returns, or throw as soon as the limit is over. */
+  async within<T>(work: () => Promise<T>): Promise<T> {
+    let end: (() => void) | undefined;
+    const over = new Promise<never>((_, reject) => {
+      end = () => reject(this.signal.reason);
+      if (this.isOver) end();
+      else this.signal.addEventListener("abort", end, { once: true });
+    });
+    try {
+      return await Promise.race([work(), over]);
+    } finally {
+      if (end) this.signal.removeEventListener("abort", end);
+    }
+  }
+
+  /** Forget the time and the caller's signal. Idempotent. */
+  close(): void {
+    this.pause();
+    this.#given?.removeEventListener("abort", this.end);
+    this.#requests.length = 0;
+  }
+
+  /** End what runs within it. Idempotent. */
+  readonly end = (): void => {
+    this.#controller.abort(this.#given?.reason);
+  };
 }
 
 /** Return the pause before the next attempt: that of Retry-After, and a random addition so that clients spread. */

@@ -5,6 +5,8 @@ import { EventEmitter, once } from "node:events";
 import * as http from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
 import {
   type AgUiEvent,
@@ -96,6 +98,10 @@ before(async () => {
   client = new Hippocampus({ baseUrl, key: KEY, app: "shop" });
 });
 after(() => proxy.close());
+
+// What is held only weakly is lost soon, and not by chance.
+setFlagsFromString("--expose-gc");
+setInterval(runInNewContext("gc") as () => void, 100).unref();
 
 /** The requests that the proxy got meanwhile. */
 async function seen(work: () => Promise<unknown>): Promise<Passed[]> {

@@ -1,7 +1,7 @@
 // Calls the HTTP API. The key is kept only here, in memory.
 
 import type { components } from "../../../clients/typescript/src/schema";
-import { RunStream } from "../../../clients/typescript/src/stream";
+import { type Connect, RunStream } from "../../../clients/typescript/src/stream";
 
 /** The bodies of the API, generated from its document by `make client`. */
 export type Schemas = components["schemas"];
@@ -91,7 +91,7 @@ export class Api {
     run: string,
     options: { signal: AbortSignal; connected: (stands: boolean) => void },
   ): RunStream {
-    const connect = async (cursor: string | null, signal: AbortSignal): Promise<Response> => {
+    const connect: Connect = async (cursor, { signal }) => {
       const query = { app_name: owner.app, user_id: owner.user };
       const headers = { ...this.#headers(), ...(cursor === null ? {} : { "Last-Event-ID": cursor }) };
       options.connected(false);
