@@ -534,7 +534,7 @@ def _profile_item(place: int, line: ProfileLine, language: Language) -> ContextI
 
 def _checked_language(language: Language | None) -> Language | None:
     if language is not None and language not in HEADERS:
-        raise InvalidInputError(f"language is one of {', '.join(HEADERS)}, not {language!r}")
+        raise InvalidInputError(f"language must be one of {', '.join(HEADERS)}, not {language!r}")
     return language
 
 
@@ -545,7 +545,7 @@ def _checked_template(template: Template | TemplateName) -> Template:
 def _check_ratios(ratios: dict[ContextType, float]) -> None:
     total = sum(ratios.values())
     if any(not 0 <= ratio <= 1 for ratio in ratios.values()) or not total <= 1 + 1e-9 or math.isnan(total):
-        raise InvalidInputError(f"the ratios are shares of the budget, 0 to 1, in sum at most 1, not {ratios}")
+        raise InvalidInputError(f"the ratios must be from 0 to 1, and at most 1 in sum, not {ratios}")
 
 
 def _checked_budget(max_tokens: int) -> int:

@@ -127,7 +127,7 @@ class Template:
             InvalidInputError: there is none of this name.
         """
         if name not in TEMPLATES:
-            raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
+            raise InvalidInputError(f"template must be one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
         return TEMPLATES[name]
 
     @property

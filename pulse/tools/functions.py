@@ -36,7 +36,9 @@ class PythonTool:
             raise InvalidInputError(f"the annotations of {_name(func)} cannot be read: {error}") from None
         for name, parameter in inspect.signature(func).parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise InvalidInputError(f"{_name(func)}: a tool's parameters have names; {parameter} has none")
+                raise InvalidInputError(
+                    f"{_name(func)}: every parameter of a tool must have a name of its own, not {parameter}"
+                )
             kind = hints.get(name, Any)
             if kind is ToolContext:
                 self._context = name
