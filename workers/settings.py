@@ -42,6 +42,7 @@ FORMER_NAMES = {
     "HIPPOCAMPUS_GOOGLE_API_KEY": "GOOGLE_API_KEY",
     "HIPPOCAMPUS_GEMINI_BASE_URL": "HIPPOCAMPUS_PROVIDER_BASE_URL",
     "HIPPOCAMPUS_PROVIDER_TRIES_MAX": "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX",
+    "HIPPOCAMPUS_JOB_TRIES_MAX": "HIPPOCAMPUS_JOB_ATTEMPTS_MAX",
     "HIPPOCAMPUS_PROVIDER": "HIPPOCAMPUS_GENERATOR and HIPPOCAMPUS_EMBEDDER",
     "HIPPOCAMPUS_GENERATION_MODEL": "HIPPOCAMPUS_GENERATOR",
     "HIPPOCAMPUS_EMBEDDING_MODEL": "HIPPOCAMPUS_EMBEDDER",
@@ -388,7 +389,7 @@ class Settings(BaseSettings):
         default=5.0,
         gt=0,
         le=3600,
-        description="How long a pool then waits before it tries one call; twice as long after each that fails.",
+        description="How long a pool then waits before it attempts one call; twice as long after each that fails.",
     )
 
     # Jobs
@@ -408,7 +409,7 @@ class Settings(BaseSettings):
         description="How many tokens of a conversation one job reads at most. A longer message is read in parts of this"
         " size, by one call each.",
     )
-    job_tries_max: int = Field(
+    job_attempts_max: int = Field(
         default=8,
         ge=1,
         le=100,

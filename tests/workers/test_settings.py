@@ -124,7 +124,9 @@ def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HIPPOCAMPUS_GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
     monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://former")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "7")
+    monkeypatch.setenv("HIPPOCAMPUS_JOB_TRIES_MAX", "9")
     loaded = load()
+    assert loaded.job_attempts_max == 9
     chosen = loaded.chosen("generator")
     assert (chosen.provider, chosen.base_url, loaded.provider_attempts_max) == ("gemini", "http://former", 7)
     with structlog.testing.capture_logs() as logs:
@@ -133,6 +135,7 @@ def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch)
         ("setting_renamed", "HIPPOCAMPUS_GOOGLE_API_KEY", "GOOGLE_API_KEY"),
         ("setting_renamed", "HIPPOCAMPUS_GEMINI_BASE_URL", "HIPPOCAMPUS_PROVIDER_BASE_URL"),
         ("setting_renamed", "HIPPOCAMPUS_PROVIDER_TRIES_MAX", "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX"),
+        ("setting_renamed", "HIPPOCAMPUS_JOB_TRIES_MAX", "HIPPOCAMPUS_JOB_ATTEMPTS_MAX"),
     ]
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "http://current")
     assert load().provider_base_url == "http://current"
