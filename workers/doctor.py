@@ -292,7 +292,7 @@ async def _replica(connection: Connection, address: str, schema: str) -> Finding
         return Finding(
             check="replica",
             verdict="warning",
-            found=f"{where} is no replica: the primary searches",
+            found=f"{where} is not a replica: the primary searches",
             fix="set HIPPOCAMPUS_REPLICA_URL to a server in recovery",
         )
     return Finding(check="replica", verdict="ok", found=f"{where}, {lag:.1f} s behind at most")

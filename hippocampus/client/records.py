@@ -475,7 +475,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookEndpointRecord:
-    """An address that is told of the app's events; without event types, of every type."""
+    """An address that receives the app's events; without event types, those of every type."""
 
     id: str
     url: str

@@ -61,7 +61,7 @@ _REMOVED_AT_ONCE: Final = 50
 class KnowledgeService:
     """The corpora of one app.
 
-    A caller is a user (`user_id`) with `roles`, which whoever calls this vouches for, or the app itself (None). A user
+    A caller is a user (`user_id`) with `roles`, asserted by the calling program, or the app itself (None). A user
     reaches the user's own corpora, and those of which a reader or writer is ``*``, ``user:NAME`` or ``role:NAME``. The
     app reaches those that no user owns.
 
@@ -110,7 +110,7 @@ class KnowledgeService:
 
         Args:
             owner: the user whose own it is, and with whom it is erased; None: the app's.
-            readers: by default everyone for a corpus of the app, and nobody else for a user's.
+            readers: by default everyone for a corpus of the app, and only the owner for a user's.
             only_new: create it, and change none that exists.
 
         Raises:

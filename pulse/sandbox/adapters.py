@@ -103,7 +103,7 @@ class CommandBackend:
         env: the command's environment; empty by default.
     """
 
-    #: The command is the client of an engine: the code is none of its processes.
+    #: The command is the client of an engine: the code does not run in its processes.
     _is_client = False
 
     def __init__(

@@ -19,8 +19,8 @@ from pulse.tools.records import ToolContext, ToolError
 class PythonTool:
     """A function of this process, plain or a coroutine, with a JSON Schema of its arguments.
 
-    A parameter that is annotated with `ToolContext` gets the call's context, and is no argument. Plain functions run in
-    a thread.
+    A parameter that is annotated with `ToolContext` gets the call's context; it is not an argument. Plain functions run
+    in a thread.
 
     Raises:
         InvalidInputError: it has ``*args`` or ``**kwargs``, or an annotation that no schema can express.

@@ -180,8 +180,8 @@ class ToolRegistry(ToolCatalog):
         if roles is None:
             roles = await self._read_roles(user_id)
         # Without a connection that listens, each list asks for what changed since the last.
-        is_told = self._listener is not None and self._listener.is_listening and not self._is_marked
-        if not is_told or time.monotonic() - self._read_at > _POLL_SECONDS:
+        is_current = self._listener is not None and self._listener.is_listening and not self._is_marked
+        if not is_current or time.monotonic() - self._read_at > _POLL_SECONDS:
             await self._refresh()
         return [
             entry.tool
@@ -788,7 +788,7 @@ class ToolRegistry(ToolCatalog):
 
 
 def _named(roles: Collection[str]) -> Collection[str]:
-    """Return a caller's roles: ``*`` is nobody's, but stands for any in permissions."""
+    """Return a caller's roles: ``*`` is not a role, but stands for any in permissions."""
     return [each for each in roles if each != "*"]
 
 

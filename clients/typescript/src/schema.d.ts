@@ -3953,7 +3953,7 @@ export interface components {
         };
         /**
          * EndpointInput
-         * @description An address that is to be told of the app's events.
+         * @description An address that is to receive the app's events.
          * @example {
          *       "event_types": [
          *         "fact.changed"
@@ -3993,7 +3993,7 @@ export interface components {
         };
         /**
          * EndpointView
-         * @description An address that is told of the app's events, without its secrets.
+         * @description An address that receives the app's events, without its secrets.
          */
         EndpointView: {
             /**
@@ -4480,7 +4480,7 @@ export interface components {
             confirmed_at: string | null;
             /**
              * Superseded By
-             * @description Who ended it by hand; null: nobody did.
+             * @description Who ended it by hand; null: it was not.
              */
             superseded_by: string | null;
         };

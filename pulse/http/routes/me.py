@@ -1,4 +1,4 @@
-"""The route that tells a caller what its key allows."""
+"""The route that reports what the caller's key allows."""
 
 from __future__ import annotations
 

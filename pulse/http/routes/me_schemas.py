@@ -1,4 +1,4 @@
-"""The body of the route that tells a caller what its key allows."""
+"""The body of the route that reports what the caller's key allows."""
 
 from __future__ import annotations
 
