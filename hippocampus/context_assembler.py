@@ -21,7 +21,7 @@ from hippocampus.context.ranking import MatchedTurn, window_order
 from hippocampus.context.templates import MARKDOWN, Template, TemplateName
 from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
-from hippocampus.names import check_names, moment_asked
+from hippocampus.names import check_names, in_zone, moment_asked
 from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine, read_profile
 from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
@@ -33,7 +33,7 @@ from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     import asyncpg
 
@@ -167,7 +167,8 @@ class ContextAssembler:
             documents: of `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
                 that the user may read, within their share; the other shares divide the rest. It takes another
                 statement. None: no documents.
-            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`.
+            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`. The
+                dates of the window are days of that zone.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -292,9 +293,11 @@ class ContextAssembler:
             None if vector is None else model,
             matched.is_reranked,
             matched.failure,
+            asked.tzinfo,
         )
         with collecting.paused():
-            candidates = _candidates([*(matched.results if matched.is_reranked else ()), *rows], language)
+            found_rows = [*(matched.results if matched.is_reranked else ()), *rows]
+            candidates = _candidates(found_rows, language, found.zone)
         return candidates, rows[0]["instructions"] or [], found
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
@@ -319,7 +322,7 @@ class ContextAssembler:
         """Return the newest turns that were said in other sessions before this one began, the newest first."""
         limit = min(max(found.budget // EARLIER_TOKENS, 1), EARLIER_MAX)
         rows = await _EARLIER.fetch(self._reads, "earlier_turns", found.app_name, found.user_id, session_id, limit)
-        return [_item(row, found.language) for row in rows]
+        return [_item(row, found.language, found.zone) for row in rows]
 
     async def _documents(self, found: _Found, part: DocumentPart) -> Sequence[ContextItem]:
         """Return the parts of documents that match, the best first; none for a blank query."""
@@ -417,6 +420,7 @@ class _Found(NamedTuple):
     model: str | None
     is_reranked: bool
     rerank_failure: str | None
+    zone: tzinfo | None
 
 
 def _in_order(rows: Sequence[asyncpg.Record], query: str) -> list[asyncpg.Record]:
@@ -435,14 +439,14 @@ def _matched(rows: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
     return [next(turns) if _is_match(row) else row for row in found]
 
 
-def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
+def _candidates(rows: Sequence[asyncpg.Record], language: Language, zone: tzinfo | None) -> Candidates:
     """Return the candidates of rows; what was fetched twice counts where it comes first."""
     candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
     seen = set()
     for row in rows:
         if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
             seen.add((row["context_type"], row["id"]))
-            candidates[row["context_type"]].append(_item(row, language))
+            candidates[row["context_type"]].append(_item(row, language, zone))
     return candidates
 
 
@@ -485,7 +489,7 @@ async def _recounted(
     )
 
 
-def _item(row: asyncpg.Record, language: Language) -> ContextItem:
+def _item(row: asyncpg.Record, language: Language, zone: tzinfo | None) -> ContextItem:
     names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
     content = row["content"]
     if len(content) > CHARACTERS_MAX:
@@ -503,16 +507,17 @@ def _item(row: asyncpg.Record, language: Language) -> ContextItem:
         "from_seq": row["from_seq"],
         "upto_seq": row["upto_seq"],
         "source_seqs": tuple(row["source_seqs"] or ()),
-        "occurred_at": row["occurred_at"],
+        "occurred_at": in_zone(row["occurred_at"], zone),
     }
     if row["source"] == "message":
         metadata |= {"author": row["author"], "beside": row["beside"]}
     if row["context_type"] == "history":
-        metadata["is_today"] = row["is_today"]
+        today = in_zone(row["now"], zone).date()
+        metadata["is_today"] = metadata["occurred_at"].date() == today
     if row["source"] == "fact":
         metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
     if row["changed"] is not None:
-        metadata |= {"changed": row["changed"], "changed_at": row["changed_at"]}
+        metadata |= {"changed": row["changed"], "changed_at": in_zone(row["changed_at"], zone)}
     return ContextItem(
         context_type=row["context_type"], content=content, relevance_score=row["relevance"], metadata=metadata
     )

@@ -17,7 +17,7 @@ from hippocampus.search import MemorySearch, SearchFilter
 from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
-from tests.support.memory_rows import APP, add_fact, say
+from tests.support.memory_rows import APP, add_fact, add_memory, say
 
 MEI = "mei"
 HOMES = {"home city", "mei:home", "rui:home", "james:home", "charles:home", "thomas:home"}
@@ -545,3 +545,66 @@ async def test_a_question_asks_for_the_facts_whose_keys_it_covers(conn: asyncpg.
             "SELECT key FROM facts WHERE id = ANY (asked_facts($1, $2, $3, query_terms($3), now()))", APP, MEI, query
         )
         assert {row["key"] for row in found} == answers, query
+
+
+async def test_windows_show_the_days_of_the_zone_of_a_question(pool: asyncpg.Pool) -> None:
+    """Half past eleven in New York is the next day in UTC: passages, days of the session and memories show New York's,
+    by the zone's name, whatever the clocks of the season, and by the offset of the time. Without either, UTC's."""
+    sessions = OpenSessionService(pool)
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    told = {"2022-04-30T23:30-04:00": "I watched the film Brazil", "2022-12-31T23:30-05:00": "I saw the film Alien"}
+    events = [
+        Event(author="user", content={"text": text}, timestamp=datetime.fromisoformat(moment).timestamp())
+        for moment, text in told.items()
+    ]
+    await sessions.append(APP, MEI, "s-1", events)
+    night = datetime(2022, 6, 2, 3, 30, tzinfo=UTC)
+    async with pool.acquire() as rows:
+        await add_memory(rows, MEI, "Mei likes films", embedded=False, occurred_at=night)
+    assembler = ContextAssembler(pool)
+    new_york, offset = {"time_zone": "America/New_York"}, {"asked_at": ASKED.astimezone(timezone(timedelta(hours=-4)))}
+    for when, days in (
+        ({}, ("1 May 2022", "1 January 2023", "2 June 2022", "2022-05-01")),
+        (new_york, ("30 April 2022", "31 December", "1 June 2022", "2022-04-30")),
+        (offset, ("30 April 2022", "1 January 2023", "1 June 2022", "2022-04-30")),
+    ):
+        whose: dict[str, Any] = {"app_name": APP, "user_id": MEI, "query": "Which films?", **when}
+        brazil, alien, memory, iso = days
+        recalled = await assembler.recall(**whose)
+        window = await assembler.assemble(session_id="s-1", **whose)
+        stable = await assembler.assemble(session_id=None, stable=True, **whose)
+        for text in (recalled.text, window.text, stable.text):
+            assert f"\n{brazil}\n[user]: I watched the film Brazil" in text
+            assert f"\n{alien}\n[user]: I saw the film Alien" in text
+        for text in (recalled.text, window.text):
+            assert f"- Mei likes films ({memory})" in text
+        assert f'<passage date="{iso}"' in (await assembler.recall(template="xml", **whose)).text
+
+
+async def test_todays_turns_are_those_of_the_zone(pool: asyncpg.Pool) -> None:
+    """Turns of the session have no line with their day if it is today's where the question is asked."""
+    now = datetime.now(UTC)
+    said = now - timedelta(hours=1)
+    sessions = OpenSessionService(pool)
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    await sessions.append(
+        APP, MEI, "s-1", [Event(author="user", content={"text": "Hello there"}, timestamp=said.timestamp())]
+    )
+    for local, is_today in ((timedelta(minutes=30), False), (timedelta(hours=12), True)):
+        minutes = (local - timedelta(hours=now.hour, minutes=now.minute)) % timedelta(days=1)
+        zone = timezone(minutes if minutes < timedelta(hours=14) else minutes - timedelta(days=1))
+        window = await ContextAssembler(pool).assemble(
+            app_name=APP, user_id=MEI, session_id="s-1", query="", asked_at=now.astimezone(zone)
+        )
+        day = f"{said.astimezone(zone):%B %Y}\n[user]: Hello there"
+        assert (day in window.text) is not is_today
+
+
+async def test_a_time_at_the_end_of_the_calendar_keeps_its_day(pool: asyncpg.Pool) -> None:
+    last = datetime(9999, 12, 31, 23, tzinfo=UTC)
+    async with pool.acquire() as rows:
+        await add_memory(rows, MEI, "The last day", embedded=False, occurred_at=last)
+    window = await ContextAssembler(pool).recall(
+        app_name=APP, user_id=MEI, query="The last day", time_zone="Asia/Tokyo"
+    )
+    assert "The last day (31 December 9999)" in window.text
