@@ -6,6 +6,8 @@ out, and dialect and polite words for relatives ('家父', '闺女') are the com
 
 from __future__ import annotations
 
+import re
+
 from hippocampus.providers.local.patterns import chinese
 from hippocampus.text import words
 
@@ -365,6 +367,16 @@ NAMED_KIN = chinese(
 )
 
 #: English names of kin, so that both languages have the same key.
+_MALE = re.compile("爸|父|爷|公|夫|先生|男|哥|弟|儿子|孙子|舅(?!妈)|叔|侄子|外甥(?!女)")
+_FEMALE = re.compile("妈|母|奶|婆|姥姥|妻|太太|女|姐|妹|姑|姨|闺")
+
+
+def may_mean(pronoun: str, kin: str) -> bool:
+    """Return whether 他 or 她 may mean a relative: not of another gender."""
+    others = {"他": _FEMALE, "她": _MALE}.get(pronoun[:1])
+    return others is None or others.search(kin) is None
+
+
 KIN_ENGLISH = dict(
     zip(
         words.listed(
