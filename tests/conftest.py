@@ -26,6 +26,7 @@ from psycopg import sql
 from pulse import database
 from tests.support.paths import ROOT
 from tests.support.properties import register_profiles
+from tests.support.timed_out import pytest_runtest_makereport  # noqa: F401 - a hook
 from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
 from workers.embedded import folders
 from workers.embedded.data import DATABASE
