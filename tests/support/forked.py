@@ -23,6 +23,7 @@ from tests.support.paths import ROOT
 
 # Also what a process imports only when it is asked for it.
 _PRELOADED = [
+    "tests.support.uncollected",
     "workers.writer",
     "workers.mcp.endpoint",
     "tests.support.made_routes",
