@@ -148,6 +148,39 @@ async def test_a_client_that_is_cut_before_its_first_frame_loses_nothing(
     assert (await beginning(client, offset=page.last_id))[0] == ": connected"
 
 
+async def test_a_socket_that_is_cut_before_its_first_frame_loses_nothing(
+    writer: LiveWriter, client: httpx.AsyncClient
+) -> None:
+    """One that asks for positions gets the first before any event, and continues from there. Others get events alone,
+    and so does one that has the offset of an event, or that follows a run."""
+    await client.post(SESSIONS, json={"session_id": "t"})
+    await say(writer, "t", "before")
+
+    async def received(count: int, **query: str) -> list[Any]:
+        url = f"{writer.url.replace('http', 'ws')}/ws/events/t?{httpx.QueryParams(query)}"
+        async with websockets.connect(url, additional_headers=OWNER) as opened:
+            return [json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS)) for _ in range(count)]
+
+    assert await received(1, frames="positions") == [{"id": "1/"}]
+    for text in ("one", "two"):
+        await say(writer, "t", text)
+    rules, reducer = StreamRules(), Reducer()
+    position, *messages = await received(13, frames="positions", offset="1/")
+    assert position == {"id": "1/"}
+    for message in messages:
+        rules.event(message["chunk"])
+        reducer.event(message["chunk"])
+    rules.end()
+    assert [message["content"] for message in reducer.messages] == ["before", "one", "two"]
+    assert messages == await received(12, frames="envelope", offset="1/")
+    again = await received(1, frames="positions", offset=messages[0]["id"])
+    assert again == messages[1:2]
+    await run_agent(client, asked("t", "r", "hello"))
+    assert await received(1, frames="positions", offset="-1") == [{"id": "3/"}]
+    assert "chunk" in (await received(1, frames="envelope", offset="-1"))[0]
+    assert (await received(1, frames="positions", run_id="r"))[0]["chunk"]["type"] == "RUN_STARTED"
+
+
 async def test_a_client_joins_those_that_came_while_it_was_away(writer: LiveWriter, client: httpx.AsyncClient) -> None:
     """Its last run began before the others' position, and nothing has begun since: it gets the next one with them."""
     await client.post(SESSIONS, json={"session_id": "t"})
