@@ -237,6 +237,67 @@ async def test_changes_of_shared_state_by_other_sessions_arrive_live(
     assert writer.live.streams.shared.watchers == 0
 
 
+class StartPage(ThreadPage):
+    """A page that keeps the state with which each run begins, before the run's own first event."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(runs)
+        self.began_with: list[Any] = []
+
+    def take(self, frame: bytes) -> None:
+        opens = (b'"RUN_STARTED"', b'"MESSAGES_SNAPSHOT"', b'"STATE_SNAPSHOT"', b'"STATE_DELTA"')
+        is_own = not any(b'"type":' + kind in frame for kind in opens)
+        if is_own and len(self.began_with) == len(self.reducer.ends):
+            self.began_with.append(dict(self.reducer.state))
+        super().take(frame)
+
+
+@pytest.mark.parametrize("kind", ["a run of an agent", "an event of no run"])
+async def test_a_run_begins_with_what_other_sessions_changed_before_it(
+    writer: LiveWriter, client: httpx.AsyncClient, kind: str
+) -> None:
+    """Between two runs there is no event for it: whoever follows has the user's and the app's state before the next
+    run's own first event. So has one that comes meanwhile, one that returns before that run or after it, one that is
+    cut after each frame, also if the state changes again within the run's beginning, and the client that starts it."""
+    await client.post(SESSIONS, json={"session_id": "t", "state": {"own": 1, "user:lang": "en", "user:old": True}})
+    live, back, late, cut, torn = StartPage(2), *(StartPage(1) for _ in range(4))
+    following = [asyncio.create_task(follow_thread(client, "t", page)) for page in (live, back, late, cut, torn)]
+    await joined(writer, 5)
+    await run_agent(client, asked("t", "r1", "first"))
+    await asyncio.gather(*following[1:])
+    await until(lambda: bool(live.reducer.ends) and writer.live.streams.joined == 1)
+    frames_before = len(torn.frames)
+    sessions = writer.live.sessions
+    await sessions.create_session("shop", "mei", {"user:lang": "pt"}, session_id="second")
+    await sessions.create_session("shop", "eve", {"app:theme": "dark"}, session_id="theirs")
+    await say(writer, "second", "hi", **{"user:old": None, "user:new": [1]})
+    new = StartPage(1)
+    back.runs = late.runs = cut.runs = torn.runs = 2
+    following = following[:1] + [asyncio.create_task(follow_thread(client, "t", page)) for page in (new, back)]
+    await joined(writer, 3)
+    if kind == "a run of an agent":
+        posted = await run_agent(client, asked("t", "r2", "second"))
+        assert posted.reducer.state == new.reducer.state
+    else:
+        await say(writer, "t", "second")
+    while not cut.is_over:
+        await follow_thread(client, "t", cut, at_most=1)
+    await follow_thread(client, "t", late)
+    await asyncio.gather(*following)
+    await follow_thread(client, "t", torn, at_most=1)
+    assert len(torn.frames) == frames_before + 1
+    await say(writer, "second", "again", **{"user:new": [2]})
+    await follow_thread(client, "t", torn)
+    expected = {"own": 1, "user:lang": "pt", "user:new": [1], "user:old": None, "app:theme": "dark"}
+    for page in (live, back, late, cut, new, torn):
+        page.rules.end()
+        if page is torn:
+            expected["user:new"] = [2]
+        assert page.began_with[-1] == page.reducer.state == expected
+    for page in (live, back, late, cut, torn):
+        assert page.began_with[0] == {"own": 1, "user:lang": "en", "user:old": True}
+
+
 async def test_hundreds_that_come_back_at_once_are_all_served(writer: LiveWriter, client: httpx.AsyncClient) -> None:
     """150 clients of a run are cut and reconnect in the same moment: none is refused, and none gets a frame twice.
     Where of two other requests that wait one is refused, streams wait for each other. What has to be refused is an
