@@ -42,7 +42,7 @@ from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import datetime, tzinfo
 
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
@@ -162,7 +162,8 @@ class ContextAssembler:
             documents: of `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
                 that the user may read, within their share; the other shares divide the rest. It takes another
                 statement. None: no documents.
-            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`.
+            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`. The
+                dates of the window are days of that zone.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -287,9 +288,11 @@ class ContextAssembler:
             None if vector is None else model,
             ranked.is_reranked,
             ranked.failure,
+            asked.tzinfo,
         )
         with collecting.paused():
-            candidates = read_candidates([*(ranked.results if ranked.is_reranked else ()), *rows], language)
+            found_rows = [*(ranked.results if ranked.is_reranked else ()), *rows]
+            candidates = read_candidates(found_rows, language, found.zone)
         return candidates, rows[0]["instructions"] or [], found
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
@@ -314,7 +317,7 @@ class ContextAssembler:
         """Return the newest turns that were said in other sessions before this one began, the newest first."""
         limit = min(max(found.budget // EARLIER_TOKENS, 1), EARLIER_MAX)
         rows = await _EARLIER.fetch(self._reads, "earlier_turns", found.app_name, found.user_id, session_id, limit)
-        return [read_item(row, found.language) for row in rows]
+        return [read_item(row, found.language, found.zone) for row in rows]
 
     async def _documents(self, found: _Found, part: DocumentPart) -> Sequence[ContextItem]:
         """Return the parts of documents that match, the best first; none for a blank query."""
@@ -392,6 +395,7 @@ class _Found(NamedTuple):
     model: str | None
     is_reranked: bool
     rerank_failure: str | None
+    zone: tzinfo | None
 
 
 async def _recounted(

@@ -10,9 +10,12 @@ from hippocampus.context.languages import fact_kind, speaker
 from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.ranking import MatchedTurn, window_order
 from hippocampus.context.window import ContextItem, ContextType
+from hippocampus.names import in_zone
 from hippocampus.text.languages import Language, language_of
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     import asyncpg
 
 #: Candidates that are fetched: one per so many tokens of the budget, between two bounds; memories are always as many as
@@ -64,14 +67,14 @@ def matched(rows: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
     return [next(turns) if _is_match(row) else row for row in found]
 
 
-def read_candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
+def read_candidates(rows: Sequence[asyncpg.Record], language: Language, zone: tzinfo | None) -> Candidates:
     """Return the candidates of rows; what was fetched twice counts where it comes first."""
     candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
     seen = set()
     for row in rows:
         if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
             seen.add((row["context_type"], row["id"]))
-            candidates[row["context_type"]].append(read_item(row, language))
+            candidates[row["context_type"]].append(read_item(row, language, zone))
     return candidates
 
 
@@ -90,8 +93,8 @@ def language_of_rows(rows: Sequence[asyncpg.Record], query: str) -> Language:
     return spoken or language_of(row["content"] for row in found) or "en"
 
 
-def read_item(row: asyncpg.Record, language: Language) -> ContextItem:
-    """Return a row as an item of a window, labelled in a language."""
+def read_item(row: asyncpg.Record, language: Language, zone: tzinfo | None) -> ContextItem:
+    """Return a row as an item of a window, labelled in a language, with the times of a zone."""
     names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
     content = row["content"]
     if len(content) > CHARACTERS_MAX:
@@ -109,16 +112,17 @@ def read_item(row: asyncpg.Record, language: Language) -> ContextItem:
         "from_seq": row["from_seq"],
         "upto_seq": row["upto_seq"],
         "source_seqs": tuple(row["source_seqs"] or ()),
-        "occurred_at": row["occurred_at"],
+        "occurred_at": in_zone(row["occurred_at"], zone),
     }
     if row["source"] == "message":
         metadata |= {"author": row["author"], "beside": row["beside"]}
     if row["context_type"] == "history":
-        metadata["is_today"] = row["is_today"]
+        today = in_zone(row["now"], zone).date()
+        metadata["is_today"] = metadata["occurred_at"].date() == today
     if row["source"] == "fact":
         metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
     if row["changed"] is not None:
-        metadata |= {"changed": row["changed"], "changed_at": row["changed_at"]}
+        metadata |= {"changed": row["changed"], "changed_at": in_zone(row["changed_at"], zone)}
     return ContextItem(
         context_type=row["context_type"], content=content, relevance_score=row["relevance"], metadata=metadata
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -746,4 +746,4 @@ def _time(item: ContextItem) -> float:
 
 def _day(item: ContextItem) -> float:
     moment = item.metadata.get("occurred_at")
-    return float(moment.astimezone(UTC).toordinal()) if isinstance(moment, datetime) else 0.0
+    return float(moment.toordinal()) if isinstance(moment, datetime) else 0.0

@@ -3013,6 +3013,11 @@ export interface components {
              * @description What it may do; `admin` includes the other two.
              */
             roles: ("append" | "read" | "admin")[];
+            /**
+             * User Roles
+             * @description The roles of users that its calls may name, for tools and corpora; null: none with a key of one user, any with another.
+             */
+            user_roles: string[] | null;
         };
         /**
          * CandidatePageView
@@ -5007,6 +5012,8 @@ export interface components {
             name: string;
             /** Roles */
             roles: ("append" | "read" | "admin")[];
+            /** User Roles */
+            user_roles: string[] | null;
             /**
              * Created At
              * Format: date-time

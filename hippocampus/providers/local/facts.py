@@ -216,6 +216,7 @@ def _read(slice_: ConversationSlice) -> _Ledger:
             found = [each for each in _of_sentence(stating, relatives) if not _is_of_moment(each, stating)]
             if again is None and not sentence.is_question and (found or not unclear):
                 ledger.correct(sentence, whose, found, answered)
+            ledger.note_names(sentence)
             for each in found:
                 ledger.keep(_fact(each, turn, cited), each.pattern.topic.partition(":")[0], stating)
     return ledger
@@ -288,6 +289,7 @@ class _Ledger:
         self._values: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._stated: dict[tuple[str, str], ExtractedFact] = {}
         self._said: dict[tuple[str, str], Sentence] = {}
+        self._named: dict[str, tuple[int, int]] = {}  # by author, the last English sentence that names something
         #: What became of sentences, by turn and position: their text with another time or name, or None.
         self.corrected: dict[tuple[int, int], str | None] = {}
         self.stating: set[tuple[int, int]] = set()
@@ -349,6 +351,11 @@ class _Ledger:
             > 1
         )
 
+    def note_names(self, sentence: Sentence) -> None:
+        """Note that a sentence names something, which the next one may put right."""
+        if not sentence.is_cjk and restated.named(sentence.text):
+            self._named[sentence.turn.author] = (sentence.turn.sequence_num, sentence.position)
+
     def restated(
         self, sentence: Sentence, before: str, relatives: people.People
     ) -> tuple[Sentence, tuple[int, ...]] | None:
@@ -381,7 +388,12 @@ class _Ledger:
         said = next(iter(stating.values()))
         stated = [held for identity, held in self._held.items() if identity in stating]
         text = restated.in_place(
-            sentence.text, said.text, stated, chinese=said.is_cjk, answers="?" in before or "？" in before
+            sentence.text,
+            said.text,
+            stated,
+            chinese=said.is_cjk,
+            answers="?" in before or "？" in before,
+            elsewhere=self._named.get(turn.author, place) > place,
         )
         if text is None:
             return None
