@@ -287,7 +287,7 @@ class Hippocampus:
 
     @cached_property
     def webhooks(self) -> WebhookService:
-        """Endpoints that are told of the app's events, and what became of the deliveries."""
+        """Endpoints that receive the app's events, and what became of the deliveries."""
         return WebhookService(self.pool)
 
     @cached_property

@@ -261,8 +261,8 @@ class FactVersion:
         superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None if none did, or
             if its session was deleted.
         written_by: who wrote it by hand, '' if that is not known; None: it was extracted.
-        confirmed_by, confirmed_at: who confirmed it by hand last, and when; None: nobody.
-        superseded_by: who ended it by hand; None: nobody did.
+        confirmed_by, confirmed_at: who confirmed it by hand last, and when; None: not confirmed.
+        superseded_by: who ended it by hand; None: it was not.
     """
 
     fact_id: UUID

@@ -125,10 +125,10 @@ class Template:
         """Return one of the four templates.
 
         Raises:
-            InvalidInputError: there is none of this name.
+            InvalidInputError: there is no template of this name.
         """
         if name not in TEMPLATES:
-            raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
+            raise InvalidInputError(f"template must be one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
         return TEMPLATES[name]
 
     @property
@@ -310,7 +310,7 @@ class Writer:
             yield self._template.passage_of(members[0], self._language, "\n".join(lines), with_year=year != before_year)
 
     def days(self, items: Iterable[Written]) -> Iterator[tuple[str | None, Written]]:
-        """Yield items that are no turns of passages, each with the line above it if a day of the session begins."""
+        """Yield items that are not turns of passages, each with the line above it if a day of the session begins."""
         before, year = None, None
         for item in items:
             begun = None

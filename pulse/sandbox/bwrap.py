@@ -2,7 +2,7 @@
 
 No network, no process and no user of the host; of its files only ``/usr``, read-only; a folder in memory of bounded
 size; a filter of system calls. bubblewrap is started with an empty environment, which ``/proc/1/environ`` would show,
-and never as root, whose processes RLIMIT_NPROC does not count. RLIMIT_CPU is no clock: the whole group is killed by
+and never as root, whose processes RLIMIT_NPROC does not count. RLIMIT_CPU is not a clock: the whole group is killed by
 wall-clock time, by the sum of its memory, and by its output.
 """
 

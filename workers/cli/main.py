@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "forget": "Erase a user, a session, events or a memory for good.",
         "keys": "Create, list, show and revoke keys of the HTTP API.",
         "audit": "List and export who did what in administration.",
-        "webhooks": "Tell addresses of an app's events; list and replay deliveries.",
+        "webhooks": "Report an app's events to addresses; list and replay deliveries.",
         "tools": "List, add, call, disable and roll back an app's tools; list the calls.",
         "knowledge": "Add, search, list, show and remove documents of an app's corpora.",
         "pulse": "Run the autonomic layer; stage, promote and roll back its rules.",
