@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Any, overload
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from hippocampus.errors import BY_SQLSTATE
@@ -27,7 +27,6 @@ __all__ = [
     "check_optional_number",
     "check_word",
     "check_zones",
-    "in_zone",
     "moment_asked",
     "require_session",
 ]
@@ -138,24 +137,6 @@ def moment_asked(asked_at: datetime | None, time_zone: str | None) -> datetime:
         raise InvalidInputError(
             f"there is no time zone {time_zone!r:.80}: use a name such as Asia/Tokyo or Europe/Berlin"
         ) from None
-
-
-@overload
-def in_zone(moment: datetime, zone: tzinfo | None) -> datetime: ...
-
-
-@overload
-def in_zone(moment: None, zone: tzinfo | None) -> None: ...
-
-
-def in_zone(moment: datetime | None, zone: tzinfo | None) -> datetime | None:
-    """Return a moment in a zone; as it is, if that would be out of the calendar."""
-    if moment is None or zone is None or zone is moment.tzinfo:
-        return moment
-    try:
-        return moment.astimezone(zone)
-    except OverflowError:
-        return moment
 
 
 async def require_session(pool: Pool, app_name: str | None, user_id: str | None, session_id: str) -> None:

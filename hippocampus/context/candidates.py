@@ -10,8 +10,8 @@ from hippocampus.context.languages import fact_kind, speaker
 from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.ranking import MatchedTurn, window_order
 from hippocampus.context.window import ContextItem, ContextType
-from hippocampus.names import in_zone
 from hippocampus.text.languages import Language, language_of
+from hippocampus.text.times import in_zone
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import MAXYEAR, MINYEAR, datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta, tzinfo
+from typing import NamedTuple, TypeAlias, overload
 
 from hippocampus.text import holidays
 
@@ -133,6 +133,24 @@ def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
     ]
     spans = spans or others or [span for span, _ in named]
     return (min if ahead else max)(spans, default=None)
+
+
+@overload
+def in_zone(moment: datetime, zone: tzinfo | None) -> datetime: ...
+
+
+@overload
+def in_zone(moment: None, zone: tzinfo | None) -> None: ...
+
+
+def in_zone(moment: datetime | None, zone: tzinfo | None) -> datetime | None:
+    """Return a moment in a zone; as it is, if that would be out of the calendar."""
+    if moment is None or zone is None or zone is moment.tzinfo:
+        return moment
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
 
 
 def iso_dates(span: TimeSpan) -> str:
