@@ -350,7 +350,7 @@ class Hippocampus:
                 id, or the session is blank; nothing was written.
             ConcurrencyConflictError: other writers appended first each time; add the list again later.
             AppMovingError, WrongCellError: the app is being moved, or has moved, to another cell; with `pulse.Cells`
-                the call waits, and goes on there.
+                the call waits, and continues there.
             EventConflictError: an id is taken by a message with other content.
             EventTooLargeError: a message is over the app's limit.
         """

@@ -139,7 +139,7 @@ class StateManager:
             overlay.discard()
 
     async def commit(self, session: Session, invocation_id: str) -> None:
-        """Store what an open invocation has set so far, if anything; the invocation goes on.
+        """Store what an open invocation has set so far, if anything; the invocation continues.
 
         Raises:
             InvalidInputError: no such invocation is open here.

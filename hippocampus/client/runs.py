@@ -7,7 +7,7 @@
         text += piece
     await client.finish_run("ann", "run-1", text, message_id="m2", holder="worker-1")
 
-Between two writes of more than some seconds, `heartbeat_run` shows that the run goes on. All of these calls are safe to
+Between two writes of more than some seconds, `heartbeat_run` shows that the run continues. All these calls are safe to
 repeat, and are retried if the API is busy.
 """
 

@@ -292,7 +292,7 @@ class KnowledgeService:
         return _document(row)
 
     async def retry(self, document_id: UUID, *, user_id: str | None = None, roles: Collection[str] = ()) -> None:
-        """Have a worker ingest a document again whose ingest has failed; it goes on where the attempt before ended.
+        """Have a worker ingest a document again whose ingest has failed; it continues where the last attempt ended.
 
         Raises:
             DocumentNotFoundError: there is none of this id that the caller may read.

@@ -8,7 +8,7 @@ place of a model it takes such an agent, such as an `AdkAgent` with a `RegistryT
 on ADK's Runner; steps, time, budget, statuses, and what becomes of lost calls are the executor's.
 
 Every call is an event before it is made, and every result one after it. If the process is killed at any point, the
-next run of the session, in whichever process, goes on from there: calls without a result are settled first, by what
+next run of the session, in whichever process, continues from there: calls without a result are settled first, by what
 the registry recorded of them.
 
     not begun                  it is made now
@@ -190,7 +190,7 @@ class AgentExecutor:
         """Start a run of a session, execute it here, and return how it ended. A run id that exists is not executed.
 
         Args:
-            message: the user's; None to go on after a run that was lost, or after answers.
+            message: the user's; None to continue after a run that was lost, or after answers.
             resume: answers to interrupts: ``{"interruptId", "status": "resolved", "payload": {"approved": true}}``.
             lease_seconds: of the run, which another process may end once it is not renewed.
 

@@ -21,7 +21,7 @@ SELECT record_memory_access($1, $2, $3)
 
 -- name: archive_batch
 -- One batch of the clean-up, in its own transaction: app $1 or NULL, limit $2, after the id $3; $4 threshold,
--- $5 minimum age in days, $6 decay rate, each NULL for the app's own. Returns where to go on, NULL at the end.
+-- $5 minimum age in days, $6 decay rate, each NULL for the app's own. Returns where to continue, NULL at the end.
 SELECT b.last_id, b.archived, b.by_app FROM archive_weak_memories($1, $2, $3, $4, $5, $6) AS b
 
 -- name: weak_page

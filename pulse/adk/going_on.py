@@ -102,7 +102,7 @@ def unanswered(turn: Sequence[Event]) -> Unanswered | None:
         if results and _is_of_a_person(event) != _is_of_a_person(results[0]):
             break
         results.insert(0, event)
-    # Responses to another invocation are in the session, and ADK goes on with one. Of two to a call, the last counts.
+    # Responses to another invocation are in the session, and ADK continues with one. Of two to a call, the last counts.
     own = {call.id for event in turn if event.invocation_id == invocation_id for call in event.get_function_calls()}
     found = {
         part.function_response.id: part

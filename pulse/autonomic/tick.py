@@ -160,7 +160,7 @@ class TickLoop:
         self._cleaned_at = float("-inf")
         self._noted_at = float("-inf")
         self.is_leading = False
-        #: When the loop last went on, by the monotonic clock: what hangs sends no sign of life.
+        #: When the loop last ran, by the monotonic clock: what hangs sends no sign of life.
         self.alive_at = time.monotonic()
 
     def wake(self) -> None:
@@ -472,7 +472,7 @@ class TickLoop:
                 _log.warning("effects_reconciled", count=count)
 
     async def _collect_garbage(self, connection: Connection, now: float) -> None:
-        """Delete what is over; the next tick goes on where there is more. A failure is counted, and costs no lead."""
+        """Delete what is over; the next tick continues where there is more. A failure is counted, and costs no lead."""
         self._cleaned_at = now
         try:
             count = await self._run(connection, "gc_vitals", GARBAGE_ROWS_MAX)

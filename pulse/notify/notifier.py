@@ -84,7 +84,7 @@ class Notifier:
                     if self._sending is None:
                         self._start()
                     if self._sending is not None:
-                        await asyncio.wait([self._sending])  # which goes on if this caller is cancelled
+                        await asyncio.wait([self._sending])  # which continues if this caller is cancelled
         self._end_pause()
 
     def _begin(self) -> None:

@@ -185,7 +185,9 @@ class RunIntake:
             if cancel is not None and not live["is_cancelled"]:
                 cancel(await self._runs.request_cancel(session.app_name, session.user_id, live["run_id"]))
             elif not live["is_cancelled"] or time.monotonic() > deadline:
-                raise RunActiveError(f"run {live['run_id']} of this session goes on")
+                raise RunActiveError(
+                    f"run {live['run_id']} of this session is still running: wait for its end, or cancel it"
+                )
             await backoff.wait()
 
     async def _require_answers(self, session: Session, requested: agui.RunAgentInput) -> None:

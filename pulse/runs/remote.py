@@ -148,7 +148,7 @@ class RemoteRuns:
     async def renew(
         self, app_name: str, user_id: str, run_id: str, *, holder: str, lease_seconds: float | None = None
     ) -> RunLease:
-        """Renew a run's lease, and return whether it goes on and whether its cancellation was requested."""
+        """Renew a run's lease, and return whether it continues and whether its cancellation was requested."""
         run = await self._held(app_name, user_id, run_id, holder)
         leases = await self._runs.renew([run.id], holder=run.holder, lease_seconds=lease_seconds)
         return leases.get(run.id, RunLease(run.status, run.cancel_requested))

@@ -103,7 +103,7 @@ os._exit(code & 0xFF)
 class CommandBackend:
     """Runs a command that reads Python from its standard input, and that ends when its process group is killed.
 
-    The client of a container's engine is no such command: the container would go on. See `ContainerBackend`.
+    The client of a container's engine is not such a command: the container would continue. See `ContainerBackend`.
 
     Args:
         command: what isolates, and in it ``python3 -I -``.

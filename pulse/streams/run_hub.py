@@ -47,7 +47,7 @@ FAREWELL_CODES = {Cut.GONE: "session_gone", Cut.FAILED: "stream_failed"}
 
 
 def farewell(cut: Cut) -> Frame:
-    """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may go on."""
+    """Return the last frame of a stream that cannot be resumed. It has no cursor: the run itself may continue."""
     message = f"{cut.value}; read the conversation again" if cut is Cut.FAILED else cut.value
     return Frame("", agui.RunErrorEvent(message=message, code=FAREWELL_CODES[cut]), is_terminal=True)
 

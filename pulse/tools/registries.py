@@ -42,7 +42,7 @@ class ToolRegistries:
             found = ToolRegistry(self._pool, app_name, sandbox=sandbox, **self._options)
         self._registries[app_name] = found
         if len(self._registries) > REGISTRIES_MAX:
-            # Calls that it makes go on: a source is closed when its last call has ended.
+            # Calls that it makes continue: a source is closed when its last call has ended.
             task = asyncio.create_task(self._registries.popitem(last=False)[1].close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)

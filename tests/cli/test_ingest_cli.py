@@ -116,7 +116,7 @@ async def test_a_database_outage_is_reported_with_what_was_ingested(
             code, text = running.end()
     assert code == 1, text
     assert "The database went away" in text
-    assert "run the same command again, it goes on from there" in text
+    assert "run the same command again, it continues from there" in text
     assert "Traceback" not in text
     reported = int(text.split(") after ")[1].split()[0])
     assert 0 < reported <= await pool.fetchval("SELECT count(*) FROM events") < 4_000

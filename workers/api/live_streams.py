@@ -50,7 +50,7 @@ class LiveStreams:
         """Let this process's runs end, or end them, send their last events, and end every stream.
 
         Args:
-            drain_seconds: how long the runs may go on, with their streams; nothing waits if there is none.
+            drain_seconds: how long the runs may continue, with their streams; nothing waits if there is none.
         """
         runs = self.runner.runs
         await self.runner.drain(drain_seconds)

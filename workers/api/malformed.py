@@ -85,7 +85,7 @@ class OpenConnections:
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's protocol of WebSockets, whose connection goes on to count for its address."""
+    """uvicorn's protocol of WebSockets, whose connection continues to count for its address."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection over from HTTP, which has found it within the limit."""

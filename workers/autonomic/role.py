@@ -196,7 +196,7 @@ async def _own_parts(stack: contextlib.AsyncExitStack, tools: ToolRegistries, se
 
 
 async def _show_life(loop: TickLoop) -> None:
-    """Tell systemd that the ticks go on, if it asks for it (WatchdogSec=30). An event loop that runs is not enough."""
+    """Tell systemd that the ticks continue, if it asks (WatchdogSec=30). A running event loop is not enough."""
     address = watchdog_address()
     if not address:
         return

@@ -49,7 +49,7 @@ def page(record: Record, naming: Naming) -> Iterator[Item]:
     if whole.get("has_more"):
         yield Rejected(
             line=record.line,
-            error="has_more is true: the list goes on, and the rest is not in this file; get all of its pages",
+            error="has_more is true: the list continues, and the rest is not in this file; get all of its pages",
             record={"last_id": whole.get("last_id")},
         )
 

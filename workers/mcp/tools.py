@@ -1,7 +1,7 @@
 """The tools: their arguments, their answers, and what each does.
 
 Every answer is bounded: texts are cut at `TEXT_MAX` characters, and an answer ends near `ANSWER_MAX`. `truncated` says
-that something was cut or left out, `next_cursor` where to go on. No argument names an app or a user.
+that something was cut or left out, `next_cursor` where to continue. No argument names an app or a user.
 """
 
 # Annotations are evaluated: pydantic reads those of the models.

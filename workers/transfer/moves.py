@@ -203,7 +203,7 @@ async def move(
 
 
 async def _copy_and_switch(sides: _Sides, on_step: Callable[[str], object]) -> tuple[_Pass, dict[str, Digest], float]:
-    """Copy, fence, and let the target serve the app. On an error before that, the source goes on."""
+    """Copy, fence, and let the target serve the app. On an error before that, the source continues."""
     done = await sides.copy(None)
     on_step(f"copied {done.rows} rows")
     for _ in range(ROUNDS_MAX):

@@ -157,7 +157,7 @@ class _Watched:
         try:
             await self._on_disconnect()
         except (PulseError, *FAULTS) as error:
-            # The run goes on; another request may cancel it.
+            # The run continues; another request may cancel it.
             _log.warning("cancel_failed", run_id=self._run.run_id, error=type(error).__name__)
 
 

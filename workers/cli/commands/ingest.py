@@ -161,7 +161,7 @@ def _ingest(request: _Request, report: _Report, rejects: Rejects) -> None:
                     so_far = report.done.plus(one.done).events_new
                     raise click.ClickException(
                         f"The database went away ({type(error).__name__}) after {so_far} new events of this run:"
-                        " run the same command again, it goes on from there."
+                        " run the same command again, it continues from there."
                     ) from error
                 finally:
                     report.done = report.done.plus(one.done)
