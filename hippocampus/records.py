@@ -69,7 +69,7 @@ class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
-    #: What holds of the user when the slice begins, the oldest first: what 'actually I'm not' may take back.
+    #: What is known of the user when the slice begins, the oldest first: what 'actually I'm not' may take back.
     known_facts: tuple[ExtractedFact, ...] = ()
     #: Insights of the user that are nearest in words, for a generator that compares meanings.
     known_insights: tuple[KnownInsight, ...] = ()

@@ -228,7 +228,7 @@ def _user_roles(given: Collection[str]) -> list[str]:
     for each in found:
         check_filled("user_role", each)
         if each == "*":
-            raise InvalidInputError("user_role '*' is no role: without user_roles, a key of an app may name any")
+            raise InvalidInputError("user_role '*' is not a role: without user_roles, a key of an app may name any")
     return found
 
 

@@ -279,6 +279,16 @@ async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with both archives of this checkout, the wheel from the source archive, and what their build said."""
+    folder = tmp_path_factory.mktemp("built")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout + done.stderr
+
+
 def make_template(home: Path, major: int) -> None:
     """Make a home with a migrated database, and the template of the tests' databases."""
     with EmbeddedServer(home, settings=FAST_SETTINGS, major=major) as server:

@@ -364,7 +364,7 @@ class Settings(BaseSettings):
         description="How many calls for text all processes together start in a second; 0 sets no limit.",
     )
     generate_calls_burst: int = Field(
-        default=5, ge=1, le=100_000, description="How many calls for text may start at once after a quiet while."
+        default=5, ge=1, le=100_000, description="How many calls for text may start at once after a quiet period."
     )
     embed_calls_per_second: float = Field(
         default=0.0,
@@ -373,7 +373,7 @@ class Settings(BaseSettings):
         description="How many calls for vectors all processes together start in a second; 0 sets no limit.",
     )
     embed_calls_burst: int = Field(
-        default=5, ge=1, le=100_000, description="How many calls for vectors may start at once after a quiet while."
+        default=5, ge=1, le=100_000, description="How many calls for vectors may start at once after a quiet period."
     )
     limit_wait_seconds_max: float = Field(
         default=5.0,

@@ -170,7 +170,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     settings.report_former_names()
     try:
         with traced(config, "writer"):
-            asyncio.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
+            signals.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
     except (
         StartError,
         settings.SettingsError,

@@ -141,7 +141,7 @@ class ProfileLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What holds of a user, on one page; `left_out` counts what holds and is not on it."""
+    """What is known of a user, on one page; `left_out` counts what is known and is not on it."""
 
     text: str
     lines: Sequence[ProfileLine]

@@ -16,7 +16,7 @@ the registry recorded of them.
     begun, may be repeated     it is made again, with the same idempotency key
     begun, may not             its result is asked for: the run ends with an interrupt
     cancelled with its run     as these two, but the model learns that it may have happened
-    waits for a person         it waits on
+    waits for a person         it keeps waiting
 
 Over another agent the executor does not make a call that was not begun, and the model is informed.
 """
@@ -432,7 +432,7 @@ class AgentExecutor:
     async def _settle(
         self, run: RunContext, conversation: Conversation, result: ExecutionResult
     ) -> list[dict[str, Any]]:
-        """Give every open call a result, or return the interrupts of those that wait on."""
+        """Give every open call a result, or return the interrupts of those that keep waiting."""
         answers = _answers(run.input.resume)
         known = {each for call in conversation.open_calls for each in (call.id, _result_id(call))}
         unknown = [each for each in answers if each not in known]

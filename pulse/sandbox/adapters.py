@@ -87,8 +87,11 @@ except BaseException as error:
     code = 1
 try:
     shown = json.dumps(value, default=lambda other: repr(other)[:2000])
-except (ValueError, TypeError, RecursionError):
-    shown = json.dumps(repr(value)[:2000])
+except Exception:
+    try:
+        shown = json.dumps(repr(value)[:2000])
+    except Exception:
+        shown = json.dumps("<" + type(value).__name__ + ">")
 sys.stdout.flush()
 sys.stderr.write("\\n" + given["token"] + "=" + (shown if code == 0 else "") + "\\n")
 sys.stderr.flush()

@@ -26,6 +26,7 @@ from pulse.sandbox.records import (
     Limits,
     SandboxRequest,
     SandboxResult,
+    is_inside,
     refused,
     unavailable,
 )
@@ -178,8 +179,10 @@ def _result(ended: Ended, request: SandboxRequest) -> SandboxResult:
     files: dict[str, bytes] = {}
     named = last.get("files")
     for path, encoded in named.items() if isinstance(named, dict) else ():
-        with contextlib.suppress(ValueError, TypeError):
-            files[str(path)[:200]] = base64.b64decode(encoded)
+        # The code can write the report itself, and what it names must not lead a caller out of a folder.
+        if is_inside(path):
+            with contextlib.suppress(ValueError, TypeError):
+                files[path] = base64.b64decode(encoded)
     return replace(result, value=last.get("value"), files=files)
 
 

@@ -49,7 +49,7 @@ def parse_sandbox(text: str) -> SandboxChoice:
             f"there is no sandbox {kind!r:.60}; there are monty, bwrap, container:IMAGE and remote:URL"
         )
     if colon:
-        raise InvalidInputError(f"the sandbox {kind} takes nothing after a colon")
+        raise InvalidInputError(f"the sandbox {kind} takes nothing after a colon: write {kind} alone")
     return SandboxChoice(kind="monty" if kind == "monty" else "bwrap")
 
 

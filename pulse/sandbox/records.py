@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from pulse.errors import InvalidInputError
@@ -98,6 +99,8 @@ class SandboxRequest:
         for path in self.files:
             if not is_inside(path):
                 return f"the path of a file must be relative and stay below its folder, not {path[:60]!r}"
+            if any(str(folder) in self.files for folder in PurePosixPath(path).parents):
+                return f"a file is no folder: {path[:60]!r} is below another file"
         for name, value in self.env.items():
             if not name.isidentifier() or "\0" in value:
                 return f"a variable of the environment has a name, and no U+0000 in its value: not {name[:60]!r}"

@@ -469,7 +469,9 @@ class ToolCatalog:
         if missing:
             raise openapi.DocumentError(missing)
         if references and len(origins) > 1:
-            raise openapi.DocumentError({"/servers": "its operations have several origins: credentials are for one"})
+            raise openapi.DocumentError(
+                {"/servers": "its operations have several origins, credentials only one: split it by origin"}
+            )
         addressed = [*origins, *(each["token_url"] for each in loaded.schemes.values() if each["type"] == "oauth2")]
         if references and not networks and any(urlsplit(each).scheme == "http" for each in addressed):
             raise openapi.DocumentError({"/servers": credential_rules.UNENCRYPTED})

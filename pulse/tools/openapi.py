@@ -168,7 +168,7 @@ def _parse_text(raw: bytes) -> Any:
             return json.loads(text)
         return _parse_yaml(text)
     except RecursionError:
-        raise DocumentError({"/": f"it is nested more than {DEPTH_MAX} deep"}) from None
+        raise DocumentError({"/": f"it is nested more than {DEPTH_MAX} deep: use $ref"}) from None
     except DocumentError:
         raise
     except ValueError as error:

@@ -316,8 +316,8 @@ class ToolRegistry(ToolCatalog):
         """Decide on a call that waits for a person: make it, once, with exactly its arguments, or refuse it.
 
         A second decision, or one after a day, answers ``denied`` and calls nothing. While `max_concurrency` calls run,
-        the answer is ``rate_limited``, and the call waits on; so it does where this process has not the tool's function
-        or sandbox. Never raises, as `call`.
+        the answer is ``rate_limited``, and the call keeps waiting; so it does where this process lacks the tool's
+        function or sandbox. Never raises, as `call`.
         """
         try:
             if approved and (elsewhere := await self._elsewhere(execution_id, user_id)) is not None:
@@ -385,7 +385,7 @@ class ToolRegistry(ToolCatalog):
             message = {
                 (True, True): "a person has to confirm this call: it has no result to be given",
                 (False, True): "the user's client has to answer this call: give its result",
-            }.get((is_answer, code == "waiting"), "too many calls of this tool run: decide again in 1 s; it waits on")
+            }.get((is_answer, code == "waiting"), "too many calls of this tool run: decide again in 1 s")
             return ToolOutcome(
                 status="waiting",
                 execution_id=execution_id,

@@ -105,6 +105,7 @@ async def test_the_value_and_the_output_of_code_are_returned(monty: MontyBackend
         SandboxRequest(code="x" * 200_001),
         SandboxRequest(code="1", files={"../x": b""}),
         SandboxRequest(code="1", files={"/x": b""}),
+        SandboxRequest(code="1", files={"a/b/c": b"", "a": b""}),
         SandboxRequest(code="1", files={"x": bytes(2 << 20)}, limits=Limits(disk_mb=1)),
         SandboxRequest(code="1", env={"a=b": "c"}),
         SandboxRequest(code="1", inputs={"a b": 1}),
@@ -200,6 +201,9 @@ async def test_a_command_ends_by_processor_time_and_says_so() -> None:
     assert (killed.status, killed.error) == ("crashed", "the command ended by itself")
     exited = await backend.execute(SandboxRequest(code="print('x')\nraise SystemExit(200)"))
     assert (exited.status, exited.exit_code, exited.stdout, exited.stderr) == ("failed", 200, "x\n", "")
+    for code, value in (("class A:\n    def __repr__(self): raise KeyError\nA()", "<A>"), ("10**5000", "<int>")):
+        shown = await backend.execute(SandboxRequest(code=code))
+        assert (shown.status, shown.value) == ("ok", value)
 
 
 async def test_an_engine_is_told_apart_from_the_code_and_leaves_no_container(tmp_path: Path) -> None:

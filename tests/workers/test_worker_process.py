@@ -19,6 +19,7 @@ from tests.support.worker_harness import Workers
 from tests.support.worker_process import SECRET
 from workers import worker as worker_process
 from workers.pools import POOLS, get_pool
+from workers.process.signals import SAME_REQUEST_SECONDS
 from workers.queue import liveness
 from workers.settings import Settings
 
@@ -107,6 +108,31 @@ async def test_a_second_signal_ends_the_process_at_once(tables: asyncpg.Pool, wo
         assert await worker.ended() == 128 + signal.SIGTERM
         await harness.wait_for_status(tables, job, "pending")
     assert other.popen.poll() is None
+
+
+def test_a_second_signal_while_the_process_exits_ends_it_as_one_before() -> None:
+    """The event loop, closed by then, took its handlers with it: the exit code was that of a killed process."""
+    program = """
+import asyncio, atexit, sys
+from workers.process import signals
+
+async def work():
+    stop = asyncio.Event()
+    signals.on_stop(lambda _: stop.set())
+    print("works", flush=True)
+    await stop.wait()
+
+atexit.register(lambda: (print("exits", flush=True), sys.stdin.read()))
+signals.run(work())
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for step in ("works", "exits"):
+            assert process.stdout.readline().strip() == step
+            process.send_signal(signal.SIGTERM)
+            time.sleep(2 * SAME_REQUEST_SECONDS)  # the next one is another request
+        assert process.wait() == 128 + signal.SIGTERM
 
 
 async def test_every_role_exits_with_0_on_sigterm(tables: asyncpg.Pool, workers: Workers) -> None:

@@ -36,7 +36,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "context": "Pack a context window for the next turn.",
         "recall": "Print what is known for a query: facts, passages with dates.",
         "ask": "Answer a question from the memory, with citations.",
-        "profile": "Print what holds of a user, on one page.",
+        "profile": "Print what is known of a user, on one page.",
         "memories": "List memories, or show one.",
         "memory": "Trace, pin, restore, export and import memories.",
         "facts": "List facts about a user; histories, candidates, merged keys.",

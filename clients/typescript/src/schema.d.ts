@@ -1129,7 +1129,7 @@ export interface paths {
         };
         /**
          * Read a user's profile
-         * @description Read what holds of a user on one page: instructions, rules, facts and the strongest insights.
+         * @description Read what is known of a user on one page: instructions, rules, facts and the strongest insights.
          *
          *     Needs a key with the role `read`.
          */
@@ -5844,7 +5844,7 @@ export interface components {
         };
         /**
          * ProfileView
-         * @description What holds of a user.
+         * @description What is known of a user.
          */
         ProfileView: {
             /**

@@ -104,7 +104,9 @@ class GeminiClient:
                 _, client = await self._clients.get()
                 return await request(client.aio.models)
         except genai_errors.APIError as fault:
-            raise faults.from_response(fault.code, fault.details) from None
+            given = getattr(fault.response, "headers", None) or {}
+            headers = {str(name).lower(): str(text) for name, text in given.items()}
+            raise faults.from_response(fault.code, fault.details, headers) from None
         except TimeoutError:
             raise TransientProviderError(
                 f"Gemini: no answer within {self._timeout_seconds:g} s", code="timeout"

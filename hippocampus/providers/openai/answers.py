@@ -61,6 +61,14 @@ def first_choice(body: Any) -> Mapping[str, Any] | None:
     return choice if isinstance(choice, Mapping) and isinstance(choice.get("message"), Mapping) else None
 
 
+def error_of_choice(body: Any) -> object:
+    """Return the error of a model that failed on the way, as a router of models reports it with status 200; or None."""
+    choice = first_choice(body) or {}
+    if choice.get("error"):
+        return choice["error"]
+    return "the model failed within its answer" if choice.get("finish_reason") == "error" else None
+
+
 def check_prompt_was_read(who: str, sent: Sequence[str], usage: Usage) -> None:
     """Refuse a reply to a prompt of which the server has read a part only.
 
