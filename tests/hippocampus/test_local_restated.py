@@ -19,6 +19,7 @@ PUT_RIGHT = [
     (["The audit is on Tuesday.", "No, Thursday."], ["audit is on Thursday"]),
     (["I work at Arup.", "Correction: at Mott."], ["works at Mott"]),
     (["My brother is called Nils.", "Sorry, it's Lars."], ["has a brother called Lars"]),
+    (["Anna is coming on Sunday.", "No, Thursday."], ["Anna is coming on Thursday"]),
     (["My aunt lives in Bath.", "No, she lives in Wells."], ["has a aunt who lives in Wells"]),
     (["My aunt lives in Bath. She is a tailor. No, she lives in Wells."], ["lives in Wells", "is a tailor"]),
     (["I live in Turin, no wait, in Genoa."], ["lives in Genoa"]),

@@ -78,7 +78,7 @@ _NUMBER = r"(?:an?|one|two|three|four|five|six|seven|eight|nine|ten|twelve|\d+|a
 TIME = (
     rf"(?:(?:on |by |until |till |from |starting (?:on )?|before |after |around )?(?:{DATE}|(?:next |this coming "
     rf"|coming )+{DAYS})"
-    rf"|(?:on |this |next |coming |every )+{DAYS}(?: (?:morning|afternoon|evening|night))?"
+    rf"|(?:on |this |next |coming (?!on )|every )+{DAYS}(?: (?:morning|afternoon|evening|night))?"
     r"|tomorrow(?: (?:morning|afternoon|evening|night))?|tonight"
     r"|(?:later )?(?:this|next|the coming|the following) (?:week|weekend|month|year|term|semester|quarter|school year|"
     rf"{MONTH}|{_SEASON})"
