@@ -207,7 +207,7 @@ async def test_a_worker_survives_the_pruning_of_its_row(tables: asyncpg.Pool, wo
 
 async def test_logs_hold_ids_and_never_content(tables: asyncpg.Pool, workers: Workers) -> None:
     """Every line is a JSON object; a failed job's lines have its ids, and nothing of its content."""
-    worker = await workers.start("fast_replay", job_tries_max="2", log_level="debug")
+    worker = await workers.start("fast_replay", job_attempts_max="2", log_level="debug")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('429'), ('400'), ('bug')")
     threads = [await harness.make_thread(tables, f"s{number}") for number in range(2)]
     jobs = [await harness.enqueue(tables, thread) for thread in threads]
