@@ -238,6 +238,7 @@ class WatcherDef:
         collect: returns what it measured, as JSON; plain or a coroutine function.
         should_wake: gets the samples of the last minute, the newest last.
         interval_ms: from the begin of one measurement to the next.
+        pace: returns that instead, from the samples of the last minute; None for `interval_ms`.
     """
 
     name: str
@@ -245,6 +246,7 @@ class WatcherDef:
     collect: Callable[[], Any]
     should_wake: Callable[[Sequence[Sample]], bool] = lambda _window: False
     interval_ms: int = WATCH_MS_DEFAULT
+    pace: Callable[[Sequence[Sample]], int] | None = None
 
 
 def clamped(tick_ms: object) -> int:

@@ -164,7 +164,8 @@ class Watchers:
             elif is_due():
                 async with self._places or contextlib.nullcontext():
                     late = await self._measure(watcher, window)
-            await asyncio.sleep(max(0.05, watcher.interval_ms / 1000 - (time.monotonic() - started)))
+            interval_ms = watcher.interval_ms if watcher.pace is None else watcher.pace(tuple(window))
+            await asyncio.sleep(max(0.05, interval_ms / 1000 - (time.monotonic() - started)))
 
     async def _measure(self, watcher: WatcherDef, window: deque[Sample]) -> asyncio.Future[Any] | None:
         """Measure once; return the measurement if it does not end."""

@@ -11,9 +11,11 @@ import asyncpg
 import pytest
 
 from pulse.autonomic import Sample
+from pulse.autonomic.types import WATCH_MS_DEFAULT
 from pulse.autonomic.watchers import in_thread
 from pulse.postgres.statements import observe_statements
 from workers.autonomic.senses import (
+    CALM_MS,
     SIZE_SECONDS,
     SURVEY_SECONDS,
     Network,
@@ -111,6 +113,14 @@ async def test_a_machine_measures_itself(pool: asyncpg.Pool, monkeypatch: pytest
     full = {"memory": 10.0, "disks": {"/": 90.0}}
     window = [Sample(0, "m", each) for each in (free, full, full)]
     assert [resources.should_wake(window[:count]) for count in (1, 2, 3)] == [False, True, False]
+    calm = {"memory": 79.9, "disks": {"/": 10.0, "/gone": None}, "pressure": None}
+    near = ({**calm, "memory": 80.0}, {**calm, "disks": {"/": 80.0}}, {**calm, "pressure": 0.1})
+    assert resources.pace([]) == WATCH_MS_DEFAULT
+    assert resources.pace([Sample(0, "m", near[0]), Sample(0, "m", calm)]) == CALM_MS
+    assert {resources.pace([Sample(0, "m", calm), Sample(0, "m", each)]) for each in near} == {WATCH_MS_DEFAULT}
+    (own,) = local_watchers(load(), pool)
+    assert own.pace is not None
+    assert own.pace([Sample(0, "m", reading)]) in {CALM_MS, WATCH_MS_DEFAULT}
 
 
 async def test_the_load_is_measured_whichever_thread_measures(pool: asyncpg.Pool) -> None:

@@ -273,7 +273,9 @@ async def test_a_watcher_that_fails_hangs_or_floods_harms_no_other(monkeypatch: 
     defs = [
         WatcherDef(each.__name__, each.__name__, each, interval_ms=10) for each in (hangs, fails, large, unstorable)
     ]
-    good = WatcherDef("good", "good", lambda: {"n": 1}, lambda window: len(window) >= 5, interval_ms=10)
+    good = WatcherDef(
+        "good", "good", lambda: {"n": 1}, lambda window: len(window) >= 5, interval_ms=3_600_000, pace=lambda _: 10
+    )
     watchers = Watchers(
         vitals, wake=lambda: woken.append(1), report=errors.append, everywhere=[*defs, good], shared=[], is_leading=bool
     )

@@ -33,6 +33,7 @@ VALUES = {
     "APP": "shop",
     "OWNER": "ann",
     "SESSION": "s1",
+    "SINCE": "2026-05-01T12:00:00Z",
 }
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pulse.autonomic.survival import DEAD_REPORTS, FULL_PERCENT
-from pulse.autonomic.types import Sample, WatcherDef
+from pulse.autonomic.survival import DEAD_REPORTS, FREE_PERCENT, FULL_PERCENT
+from pulse.autonomic.types import WATCH_MS_DEFAULT, Sample, WatcherDef
 from pulse.autonomic.watchers import in_thread
 from pulse.postgres.statements import Statements
 from workers.settings import Settings, machine_name
@@ -35,6 +35,8 @@ NETWORK_SECONDS_MAX = 1.5
 #: Senses that begin within so many seconds of each other share a survey.
 SURVEY_SECONDS = 1.0
 SLOW_MS = 15_000
+#: Of a machine with memory and disks below `FREE_PERCENT`, where no process waits for memory.
+CALM_MS = 10_000
 #: The size of a database is read from its thousand files: seldom.
 SIZE_SECONDS = 60.0
 _PRESSURE = Path("/proc/pressure/memory")
@@ -53,7 +55,11 @@ def local_watchers(settings: Settings, pool: Pool) -> list[WatcherDef]:
     """Return what each machine measures of itself."""
     watchers = []
     if (resources := Resources.make(settings, pool)) is not None:
-        watchers.append(WatcherDef("System resources", "system-resource", resources.collect, resources.should_wake))
+        watchers.append(
+            WatcherDef(
+                "System resources", "system-resource", resources.collect, resources.should_wake, pace=resources.pace
+            )
+        )
     if url := settings.pulse_network_url or settings.generator_base_url or "":
         watchers.append(WatcherDef("Network", "network", Network(url).collect))
     return watchers
@@ -132,6 +138,11 @@ class Resources:
     def should_wake(self, window: Sequence[Sample]) -> bool:
         """Wake the tick when something became too full, not again while it is."""
         return _is_full(window[-1].data) and not (len(window) > 1 and _is_full(window[-2].data))
+
+    def pace(self, window: Sequence[Sample]) -> int:
+        """Measure half as often while nothing is near a limit."""
+        is_calm = bool(window) and not _is_over(window[-1].data, FREE_PERCENT) and not window[-1].data["pressure"]
+        return CALM_MS if is_calm else WATCH_MS_DEFAULT
 
     def _memory(self) -> float:
         memory = self._psutil.virtual_memory()
@@ -314,8 +325,12 @@ def _pressure() -> float | None:
 
 
 def _is_full(reading: dict[str, Any]) -> bool:
+    return _is_over(reading, FULL_PERCENT)
+
+
+def _is_over(reading: dict[str, Any], limit: int) -> bool:
     percents = (reading["memory"], *reading["disks"].values())
-    return any(each is not None and each >= FULL_PERCENT for each in percents)
+    return any(each is not None and each >= limit for each in percents)
 
 
 def _has_new_error(window: Sequence[Sample]) -> bool:
