@@ -21,11 +21,13 @@ from urllib.parse import urlsplit
 import asyncpg
 import psycopg
 import pytest
+import structlog
 from psycopg import sql
 
 from pulse import database
 from tests.support.paths import ROOT
 from tests.support.properties import register_profiles
+from tests.support.timed_out import pytest_runtest_makereport  # noqa: F401 - a hook
 from tests.support.worker_harness import tables, workers  # noqa: F401 - fixtures
 from workers.embedded import folders
 from workers.embedded.data import DATABASE
@@ -95,6 +97,8 @@ AUTHORITY = ROOT / "tests/support/data/authority.pem"
 # What jsonschema checks internationalized addresses with, if it is installed, builds a grammar for 1.5 s.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 register_profiles()
+# A traceback that rich draws, with the values of each frame, takes a third of a second.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 # Not while half a million objects are imported that live until the end: see `pytest_collection_finish`.
 gc.disable()
 _numbers = itertools.count(1)
@@ -273,6 +277,16 @@ async def registry(pool: asyncpg.Pool) -> AsyncIterator[ToolRegistry]:
 
     async with ToolRegistry(pool, "shop") as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A folder with both archives of this checkout, the wheel from the source archive, and what their build said."""
+    folder = tmp_path_factory.mktemp("built")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(build, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder, done.stdout + done.stderr
 
 
 def make_template(home: Path, major: int) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import functools
 import logging
 import random
 import shutil
@@ -20,6 +21,7 @@ import traceback
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
@@ -76,7 +78,7 @@ async def opened(dsn: str) -> AsyncIterator[tuple[dict[str, Family], Ledger, dat
             families.provider() as provider,
         ):
             app = build_api(config, pool, live, LocalEmbedder(), LocalGenerator(), metrics)
-            operations = Operations(bare_api().openapi())
+            operations = Operations(_document())
             ledger = Ledger(app)
             yield (
                 {
@@ -94,6 +96,11 @@ async def opened(dsn: str) -> AsyncIterator[tuple[dict[str, Family], Ledger, dat
             )
     finally:
         shutil.rmtree(folder)
+
+
+@functools.cache
+def _document() -> dict[str, Any]:
+    return bare_api().openapi()
 
 
 async def run(dsn: str, inputs: int, seed: int, *, only: str = "") -> Outcome:

@@ -256,7 +256,7 @@ class StartPage(ThreadPage):
 async def test_a_run_begins_with_what_other_sessions_changed_before_it(
     writer: LiveWriter, client: httpx.AsyncClient, kind: str
 ) -> None:
-    """Between two runs there is no event for it: whoever follows has the user's and the app's state before the next
+    """Between two runs there is no event for it: a follower has the user's and the app's state before the next
     run's own first event. So has one that comes meanwhile, one that returns before that run or after it, one that is
     cut after each frame, also if the state changes again within the run's beginning, and the client that starts it."""
     await client.post(SESSIONS, json={"session_id": "t", "state": {"own": 1, "user:lang": "en", "user:old": True}})

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import LONG_FIRST, TESTS
+from tests.support.forked import ForkedProcess
 from tests.support.paths import ROOT
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until_sync
 
 CONFTEST = """
 import pytest
@@ -46,6 +49,22 @@ def test_b{n}():
         open("crashed", "w").close()
         os._exit(1)
 """
+TIMED_OUT = """
+import subprocess
+
+def test_a_command_that_hangs():
+    words = ["sh", "-c", "echo not the end; seq 2000; echo to 999 of 1000; echo careful >&2; exec sleep 600"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        while True:
+            try:
+                process.communicate(timeout=0.1)
+            except subprocess.TimeoutExpired as error:
+                if error.stderr:
+                    raise
+    finally:
+        process.kill()
+"""
 
 
 def test_the_files_that_begin_first_exist() -> None:
@@ -73,3 +92,34 @@ def test_tests_with_a_limit_in_seconds_run_last_and_one_by_one(tmp_path: Path) -
     alone = [line for number in range(4) for line in (f"+test_alone{number}", f"-test_alone{number}")]
     assert sorted(noted[-8:]) == sorted(alone)
     assert [line[1:] for line in noted[-8::2]] == [line[1:] for line in noted[-7::2]]
+
+
+def test_the_message_of_a_time_out_ends_with_what_the_command_printed(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TIMED_OUT)
+    plugins = ("-p", "tests.support.timed_out", "-p", "no:cacheprovider", "--tb=line", "--rootdir", str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *plugins, "-c", os.devnull, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    shown = {line.removeprefix("E").strip() for line in done.stdout.splitlines()}
+    assert shown >= {"2000", "to 999 of 1000", "careful"}, done.stdout
+    assert not shown & {"not the end", "1"}
+
+
+def test_a_forked_commands_time_out_keeps_what_it_printed(tmp_path: Path) -> None:
+    script, log = tmp_path / "hangs.py", tmp_path / "log"
+    script.write_text("import time\nprint('to 999 of 1000', flush=True)\ntime.sleep(600)\n")
+    process = ForkedProcess(script, "now", environment=os.environ, log=log)
+    try:
+        until_sync(log.read_text)
+        with pytest.raises(subprocess.TimeoutExpired, match=r"hangs\.py.*'now'") as caught:
+            process.wait(0)
+    finally:
+        process.kill()
+        process.wait()
+    assert caught.value.stdout == b"to 999 of 1000\n"

@@ -23,6 +23,7 @@ from tests.support.paths import ROOT
 
 # Also what a process imports only when it is asked for it.
 _PRELOADED = [
+    "tests.support.uncollected",
     "workers.writer",
     "workers.mcp.endpoint",
     "tests.support.made_routes",
@@ -68,6 +69,8 @@ class ForkedProcess:
     ) -> None:
         if isinstance(log, Path):
             log.touch()
+        self._command = [str(module), *arguments]
+        self._printed = [each if isinstance(each, Path) else None for each in (log, errors)]
         streams = [stdin or Path(os.devnull), log, log if errors is None else errors]
         # Multiprocessing passes on the descriptors of its connections.
         passed = [Connection(os.dup(each)) if isinstance(each, int) else each for each in streams]
@@ -93,7 +96,8 @@ class ForkedProcess:
         wait([self._process.sentinel], timeout)
         code = self.returncode
         if code is None:
-            raise subprocess.TimeoutExpired(str(self.pid), timeout or 0.0)
+            log, errors = (each.read_bytes() if each and each.is_file() else None for each in self._printed)
+            raise subprocess.TimeoutExpired(self._command, timeout or 0.0, log, errors)
         return code
 
     def send_signal(self, number: signal.Signals) -> None:

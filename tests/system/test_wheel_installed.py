@@ -54,11 +54,8 @@ class Installed:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(build, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+def installed(built: tuple[Path, str]) -> Installed:
+    folder, said = built
     (wheel,) = folder.glob("*.whl")
     (sdist,) = folder.glob("*.tar.gz")
     pins = re.findall(r"^[a-z0-9._-]+==[^ ;\\]+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
@@ -68,7 +65,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     pip = [python, "-m", "pip", "install", "--quiet", "--constraint", folder / "constraints.txt", f"{wheel}[cli]"]
     pip_done = subprocess.run(pip, capture_output=True, text=True, check=False, cwd="/")
     assert pip_done.returncode == 0, pip_done.stderr
-    return Installed(wheel, sdist, python, done.stdout + done.stderr)
+    return Installed(wheel, sdist, python, said)
 
 
 def test_the_build_emits_no_warning(installed: Installed) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from hippocampus import prompts
-from tests.support.paths import ROOT
 
 SHOW = """
 import sys
@@ -21,12 +20,10 @@ print(*(prompts.load(name).sha256 for name in sys.argv[2:]))
 
 
 @pytest.mark.system
-def test_the_wheels_prompts_are_those_of_the_repository(tmp_path: Path) -> None:
+def test_the_wheels_prompts_are_those_of_the_repository(built: tuple[Path, str], tmp_path: Path) -> None:
     """An installed package makes memories with exactly the prompts of this checkout."""
     names = ("fast_replay", "deep_reflection", "repair")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT]
-    subprocess.run(build, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = built[0].glob("*.whl")
     # Python imports from a zip: what is not in the wheel cannot be read.
     shown = subprocess.run(
         [sys.executable, "-c", SHOW, wheel, *names], cwd=tmp_path, check=True, capture_output=True, text=True

@@ -73,7 +73,7 @@ class GeminiClient:
         connection = self._connection
         # An HTTP client of our own: with aiohttp installed the library would use that, and after a lost connection
         # sleep for up to ten seconds and call again, whatever its retry options say.
-        # A redirect would send the key and the conversation to a host that nobody chose.
+        # A redirect would send the key and the conversation to a host that was not chosen.
         http = self._http_library.AsyncClient(
             follow_redirects=False,
             timeout=connection.timeout_seconds,

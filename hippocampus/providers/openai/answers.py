@@ -104,7 +104,7 @@ def read_vectors(body: Any, model: str) -> list[Sequence[Any]] | None:
         return None
     indexes = [item.get("index") for item in items]
     if any(index is not None for index in indexes):
-        # An index that is no whole number may not even be comparable.
+        # An index that is not a whole number may not even be comparable.
         if not set(map(type, indexes)) <= {int} or set(indexes) != set(range(len(items))):
             refuse_vectors(model, f"the indexes of {len(items)} vectors are not 0 to {len(items) - 1}")
         items = [item for _, item in sorted(zip(indexes, items, strict=True), key=lambda pair: pair[0])]
