@@ -2,10 +2,10 @@
 
 import createClient, { type Client } from "openapi-fetch";
 
-import { ConflictError, JobEndedError, problemOf, TimedOutError } from "./errors.js";
+import { ConflictError, ConnectionFailedError, JobEndedError, problemOf, TimedOutError } from "./errors.js";
 import type { components, paths } from "./schema.js";
 import { type Connect, RunStream, SessionStream, type StreamOptions } from "./stream.js";
-import { type CallOptions, type Fetch, type Limit, type RetryOptions, send, sleep } from "./transport.js";
+import { type CallOptions, checked, type Fetch, inTime, type Limit, type RetryOptions, send, sleep } from "./transport.js";
 
 export type Schemas = components["schemas"];
 
@@ -121,6 +121,7 @@ const ONCE = false;
 /** How much longer than the API's own limit an answer is waited for. */
 const ANSWER_MARGIN_MS = 15_000;
 const JOB_POLL_MS_MAX = 5000;
+const LAST_LOOK_MS = 1000;
 const EVENT_OF = {
   user: { author: "user", event_type: "user_message" },
   assistant: { author: "model", event_type: "assistant_message" },
@@ -149,8 +150,10 @@ export class Hippocampus {
     this.#baseUrl = baseUrl.replace(/\/+$/, "");
     this.#key = key;
     this.#ticket = ticket;
-    this.#timeoutMs = timeoutMs;
+    this.#timeoutMs = checked("timeoutMs", timeoutMs);
     this.#retry = { attempts: 4, waitMs: 10_000, ...retry };
+    checked("retry.attempts", this.#retry.attempts, { min: 1 });
+    checked("retry.waitMs", this.#retry.waitMs);
     this.#fetch = fetch ?? ((request) => globalThis.fetch(request));
     this.api = createClient<paths>({
       baseUrl: this.#baseUrl,
@@ -330,12 +333,15 @@ export class Hippocampus {
     jobId: string,
     { waitMs = 300_000, ...options }: { waitMs?: number } & CallOptions = {},
   ): Promise<Schemas["JobView"]> {
-    const end = Date.now() + waitMs;
+    const end = performance.now() + checked("waitMs", waitMs);
+    const timeoutMs = options.timeoutMs ?? this.#timeoutMs;
     for (let pause = 100; ; pause = Math.min(pause * 2, JOB_POLL_MS_MAX)) {
-      const job = await this.job(user, jobId, options);
+      // A read that is not answered takes no longer than the wait; the last one has a second.
+      const left = Math.max(end - performance.now(), LAST_LOOK_MS);
+      const job = await this.job(user, jobId, { ...options, timeoutMs: Math.min(timeoutMs, left) });
       if (job.status === "completed") return job;
       if (job.status === "failed" || job.status === "cancelled") throw new JobEndedError(job);
-      const rest = end - Date.now();
+      const rest = end - performance.now();
       if (rest <= 0) throw new TimedOutError(`job ${jobId} is ${job.status} after ${waitMs} ms`);
       await sleep(Math.min(pause, rest), options.signal);
     }
@@ -351,7 +357,9 @@ export class Hippocampus {
 
   /** Request the cancellation of a run. A run that has ended is not changed. */
   async cancelRun(user: string, runId: string, { sessionId, ...options }: CancelOptions = {}): Promise<Schemas["RunView"]> {
-    const access = await this.#access({ userId: user, runId, sessionId: sessionId ?? null, mayRun: true });
+    const wanted = { userId: user, runId, sessionId: sessionId ?? null, mayRun: true };
+    const { signal, timeoutMs = this.#timeoutMs } = options;
+    const access = await inTime("no ticket", { signal, timeoutMs }, () => this.#access(wanted));
     // The document names only the ticket, which a page has in the owner's place.
     const params = { path: { run_id: runId }, query: access as object };
     return await this.#done(this.api.POST("/api/runs/{run_id}/cancel", { params, ...this.#how(REPEATABLE, options) }));
@@ -477,7 +485,11 @@ export class Hippocampus {
 
   /** Return the body of a response, or throw its problem. */
   async #done<T>(call: Promise<{ data?: T; error?: unknown; response: Response }>): Promise<T> {
-    const { data, error, response } = await call;
+    const { data, error, response } = await call.catch((cause: unknown) => {
+      // Of a proxy that answers in the API's place, such as a page to log in with.
+      if (cause instanceof SyntaxError) throw new ConnectionFailedError("the response is not of this API", { cause });
+      throw cause;
+    });
     if (response.ok) return data as T;
     // openapi-fetch has read the body.
     throw await problemOf(new Response(JSON.stringify(error), response));

@@ -4,7 +4,7 @@ import type { Event, EventType } from "@ag-ui/core";
 import { createParser } from "eventsource-parser";
 
 import { ClientError, ConnectionFailedError, problemOf } from "./errors.js";
-import { Limit, pauseMs, sleep, TRANSIENT } from "./transport.js";
+import { checked, Limit, pauseMs, sleep, TRANSIENT } from "./transport.js";
 
 // The types of AG-UI name an enum. Only its values are on the wire, and a consumer needs no import to compare them.
 type OfType<E> = E extends { type: infer T extends EventType } ? Omit<E, "type"> & { type: `${T}` } : never;
@@ -36,7 +36,7 @@ const LASTING_MS = 30_000;
  *
  * `for await` throws a ProblemError where reconnecting does not help (there is no such run, the key is wrong), and a
  * ConnectionFailedError after too many failed connections. Leaving the loop closes the connection; another loop over the
- * same stream continues after the last event.
+ * same stream continues after the last event. Loops at the same time have a connection and a position each.
  */
 export class EventStream implements AsyncIterable<AgUiEvent> {
   readonly #name: string;
@@ -62,26 +62,36 @@ export class EventStream implements AsyncIterable<AgUiEvent> {
 
   async *[Symbol.asyncIterator](): AsyncGenerator<AgUiEvent, void, undefined> {
     const { signal, idleMs = 75_000, reconnects = 10 } = this.#options;
+    checked("idleMs", idleMs);
+    checked("reconnects", reconnects);
+    let position = this.#cursor;
     for (let failures = 0; ; ) {
       const connection = new Connection(
         idleMs,
         signal,
         (ms) => (this.#pauseMs = ms),
-        (cursor) => (this.#cursor ??= cursor),
+        (cursor) => {
+          position ??= cursor;
+          this.#cursor ??= cursor;
+        },
       );
       let response: Response | null = null;
       let cause: unknown = null;
       try {
-        response = await connection.open((limit) => this.#connect(this.#cursor, limit));
+        response = await connection.open((limit) => this.#connect(position, limit));
         // The client has the last event.
         if (response.status === 204) return;
         if (response.ok) {
           for await (const frame of connection.frames(response)) {
             const event = JSON.parse(frame.data) as AgUiEvent;
-            this.#cursor = frame.id ?? this.#cursor;
-            failures = 0;
+            // An event without an id may be the same one again, such as the error of a stream that cannot be read.
+            if (frame.id !== undefined && frame.id !== position) {
+              this.#cursor = position = frame.id;
+              failures = 0;
+            }
             yield event;
             if (this.#isLast(event)) return;
+            signal?.throwIfAborted();
           }
         } else {
           const problem = await problemOf(response);
@@ -94,6 +104,8 @@ export class EventStream implements AsyncIterable<AgUiEvent> {
         cause = error;
       } finally {
         connection.close();
+        // Node's fetch may have forgotten the signal, and would leave the connection open.
+        void response?.body?.cancel().catch(() => undefined);
       }
       if (connection.flowedMs > LASTING_MS) failures = 0;
       failures += 1;
@@ -174,18 +186,22 @@ class Connection {
     });
     const decoder = new TextDecoder();
     const reader = response.body?.getReader();
-    for (;;) {
-      const piece = reader && (await this.#limit.within(() => reader.read()));
-      if (!piece || piece.done) return;
-      this.#lastAt = performance.now();
-      this.#firstAt ||= this.#lastAt;
-      // Not while the consumer works on an event: its time is not the connection's.
-      this.#limit.pause();
-      parser.feed(decoder.decode(piece.value, { stream: true }));
-      const frames = received;
-      received = [];
-      yield* frames;
-      this.#limit.restart(this.#idleMs);
+    try {
+      for (;;) {
+        const piece = reader && (await this.#limit.within(() => reader.read()));
+        if (!piece || piece.done) return;
+        this.#lastAt = performance.now();
+        this.#firstAt ||= this.#lastAt;
+        // Not while the consumer works on an event: its time is not the connection's.
+        this.#limit.pause();
+        parser.feed(decoder.decode(piece.value, { stream: true }));
+        const frames = received;
+        received = [];
+        yield* frames;
+        this.#limit.restart(this.#idleMs);
+      }
+    } finally {
+      reader?.releaseLock();
     }
   }
 

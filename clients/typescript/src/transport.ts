@@ -25,6 +25,12 @@ const FIRST_PAUSE_MS = 200;
 /** What a timer can count. */
 const LONGEST_MS = 2 ** 31 - 1;
 
+/** Return a number of a caller's; a RangeError says which one is none, such as NaN: it would wait for ever, or never. */
+export function checked(name: string, value: number, { min = 0 }: { min?: number } = {}): number {
+  if (!(value >= min)) throw new RangeError(`${name} must be a number from ${min}, not ${value}`);
+  return value;
+}
+
 /** Send a request, again if it may be repeated and was not served; return the last response. */
 export async function send(
   request: Request,
@@ -33,6 +39,7 @@ export async function send(
   retry: RetryOptions,
   { signal, timeoutMs = 30_000 }: CallOptions,
 ): Promise<Response> {
+  checked("timeoutMs", timeoutMs);
   let waitedMs = 0;
   for (let attempt = 1; ; attempt++) {
     let response: Response | null = null;
@@ -62,20 +69,47 @@ async function attemptOnce(
   timeoutMs: number,
   signal: AbortSignal | undefined,
 ): Promise<Response> {
-  const limit = new Limit(signal);
-  limit.restart(timeoutMs);
+  const what = `${request.method} ${request.url}: no response`;
   try {
-    return await limit.within(async () => {
+    return await inTime(what, { signal, timeoutMs }, async (limit) => {
       const response = await fetch(limit.on(request));
-      const body = await response.arrayBuffer();
+      const pieces = await wholeBody(response, limit);
       const { status, headers } = response;
-      return new Response(body.byteLength ? body : null, { status, headers });
+      return new Response(pieces.length > 0 ? new Blob(pieces) : null, { status, headers });
     });
   } catch (error) {
+    if (signal?.aborted || error instanceof TimedOutError) throw error;
+    throw new ConnectionFailedError(what, { cause: error });
+  }
+}
+
+/** Read a body to its end. It is cancelled with the limit, of which Node's fetch may know nothing any more. */
+async function wholeBody(response: Response, limit: Limit): Promise<Uint8Array<ArrayBuffer>[]> {
+  const reader = response.body?.getReader();
+  const cancel = (): void => void reader?.cancel().catch(() => undefined);
+  limit.signal.addEventListener("abort", cancel, { once: true });
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  for (;;) {
+    const piece = await reader?.read();
+    if (!piece || piece.done) return pieces;
+    pieces.push(piece.value);
+  }
+}
+
+/** Return what the work returns; else throw a TimedOutError that begins with `what`, or the signal's reason. */
+export async function inTime<T>(
+  what: string,
+  { signal, timeoutMs }: { signal: AbortSignal | undefined; timeoutMs: number },
+  work: (limit: Limit) => Promise<T>,
+): Promise<T> {
+  const limit = new Limit(signal);
+  limit.restart(checked("timeoutMs", timeoutMs));
+  try {
+    return await limit.within(() => work(limit));
+  } catch (error) {
     signal?.throwIfAborted();
-    const what = `${request.method} ${request.url}`;
-    if (limit.isOver) throw new TimedOutError(`${what}: no response within ${timeoutMs} ms`, { cause: error });
-    throw new ConnectionFailedError(`${what}: no response`, { cause: error });
+    if (limit.isOver) throw new TimedOutError(`${what} within ${timeoutMs} ms`, { cause: error });
+    throw error;
   } finally {
     limit.close();
   }
@@ -126,13 +160,13 @@ export class Limit {
     return limited;
   }
 
-  /** Return what the work returns, or throw as soon as the limit is over. */
+  /** Return what the work returns, or throw as soon as the limit is over: before the work if it is already. */
   async within<T>(work: () => Promise<T>): Promise<T> {
+    this.signal.throwIfAborted();
     let end: (() => void) | undefined;
     const over = new Promise<never>((_, reject) => {
       end = () => reject(this.signal.reason);
-      if (this.isOver) end();
-      else this.signal.addEventListener("abort", end, { once: true });
+      this.signal.addEventListener("abort", end, { once: true });
     });
     try {
       return await Promise.race([work(), over]);
@@ -154,17 +188,21 @@ export class Limit {
   };
 }
 
-/** Return the pause before the next attempt: that of Retry-After, and a random addition so that clients spread. */
+/**
+ * Return the pause before the next attempt: a growing one, at least that of Retry-After, and a random addition so that
+ * clients spread. A Retry-After of nothing, or before now, asks for no attempts without a pause.
+ */
 export function pauseMs(attempt: number, firstMs: number, response: Response | null): number {
   const growing = Math.max(firstMs, Math.min(firstMs * 2 ** (attempt - 1), 8000));
-  return (retryAfterMs(response) ?? growing) * (1 + Math.random() / 4);
+  return Math.max(retryAfterMs(response), growing) * (1 + Math.random() / 4);
 }
 
-function retryAfterMs(response: Response | null): number | null {
-  const given = response?.headers.get("retry-after");
-  if (!given) return null;
-  const ms = /^\d+$/.test(given) ? Number(given) * 1000 : Date.parse(given) - Date.now();
-  return Number.isNaN(ms) ? null : Math.max(ms, 0);
+function retryAfterMs(response: Response | null): number {
+  const given = response?.headers.get("retry-after") ?? "";
+  if (/^\d+$/.test(given)) return Number(given) * 1000;
+  // The clock that made the time, as far as it is known, and not this machine's.
+  const now = Date.parse(response?.headers.get("date") ?? "");
+  return Date.parse(given) - (Number.isNaN(now) ? Date.now() : now) || 0;
 }
 
 /** Wait, or throw the signal's reason. */
@@ -177,7 +215,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
     const timer = setTimeout(() => {
       signal?.removeEventListener("abort", end);
       resolve();
-    }, ms);
+    }, Math.min(ms, LONGEST_MS));
     if (signal?.aborted) end();
     else signal?.addEventListener("abort", end, { once: true });
   });

@@ -1,7 +1,7 @@
 // Against a real writer (API, KEY), which is reached through a proxy that refuses and cuts on demand.
 
 import assert from "node:assert/strict";
-import { EventEmitter, once } from "node:events";
+import { EventEmitter, getEventListeners, once } from "node:events";
 import * as http from "node:http";
 import type { AddressInfo } from "node:net";
 import { after, before, test } from "node:test";
@@ -14,6 +14,7 @@ import {
   ConnectionFailedError,
   type EventStream,
   Hippocampus,
+  type HippocampusOptions,
   InvalidRequestError,
   JobEndedError,
   KeyRefusedError,
@@ -477,4 +478,179 @@ test("a stream ends by its signal, and the run goes on until it is cancelled", a
   assert(last?.type === "RUN_FINISHED");
   assert.equal(last.outcome?.type, "cancelled");
   await assert.rejects(read(client.followRun("ida", "none")), NotFoundError);
+});
+
+/** A server of faults, and a client of it. */
+async function faulty(answer: http.RequestListener, options: Partial<HippocampusOptions> = {}) {
+  let requests = 0;
+  const server = http.createServer((request, response) => {
+    requests += 1;
+    answer(request, response);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url,
+    theirs: new Hippocampus({ baseUrl: url, app: "shop", ...options }),
+    requests: () => requests,
+    connections: () => new Promise<number>((resolve) => server.getConnections((_, count) => resolve(count))),
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
+
+const SSE = { "Content-Type": "text/event-stream" };
+
+function frame(id: number | null, event: object): string {
+  return `${id === null ? "" : `id: ${id}\n`}data: ${JSON.stringify(event)}\n\n`;
+}
+
+test("a time that is no number is refused, none at all is over at once, and endless is long", async () => {
+  for (const wrong of [Number.NaN, -1]) {
+    assert.throws(() => new Hippocampus({ baseUrl, app: "shop", timeoutMs: wrong }), RangeError);
+    assert.throws(() => new Hippocampus({ baseUrl, app: "shop", retry: { attempts: wrong } }), RangeError);
+    assert.throws(() => new Hippocampus({ baseUrl, app: "shop", retry: { waitMs: wrong } }), RangeError);
+    const calls = await seen(async () => {
+      await assert.rejects(client.search("ann", "tea", { timeoutMs: wrong }), RangeError);
+      await assert.rejects(client.waitForJob("ann", "any", { waitMs: wrong }), RangeError);
+      await assert.rejects(read(client.followRun("ann", "any", { idleMs: wrong })), RangeError);
+      await assert.rejects(read(client.followRun("ann", "any", { reconnects: wrong })), RangeError);
+    });
+    assert.equal(calls.length, 0);
+  }
+  await assert.rejects(client.search("ann", "tea", { timeoutMs: 0 }), TimedOutError);
+  await client.search("ann", "tea", { timeoutMs: Infinity });
+  await assert.rejects(read(client.followRun("ann", "none", { idleMs: Infinity })), NotFoundError);
+});
+
+test("a Retry-After of nothing, in the past, of another clock or without an end leaves the pauses as they are", async () => {
+  let given: http.OutgoingHttpHeaders = {};
+  const server = await faulty((_, response) => response.writeHead(503, given).end());
+  const waiting = new Hippocampus({ baseUrl: server.url, app: "shop", retry: { attempts: 2, waitMs: Infinity } });
+  for (const past of ["0", "-5", "Thu, 01 Jan 1970 00:00:00 GMT", "soon"]) {
+    given = { "Retry-After": past };
+    const started = performance.now();
+    await assert.rejects(waiting.search("ann", "tea"), UnavailableError);
+    assert(performance.now() - started >= 200, past);
+  }
+  given = { Date: "Thu, 01 Jan 1970 00:00:00 GMT", "Retry-After": "Thu, 01 Jan 1970 00:00:03 GMT" };
+  const began = performance.now();
+  await assert.rejects(waiting.search("ann", "tea"), UnavailableError);
+  assert(performance.now() - began >= 3000);
+  // More than a timer can count.
+  given = { "Retry-After": "99999999" };
+  const before = server.requests();
+  await assert.rejects(waiting.search("ann", "tea", { signal: AbortSignal.timeout(500) }), { name: "TimeoutError" });
+  await assert.rejects(read(waiting.followRun("ann", "r", { signal: AbortSignal.timeout(500) })), { name: "TimeoutError" });
+  assert.equal(server.requests() - before, 2);
+  server.close();
+});
+
+test("what is aborted before it begins asks for nothing", async () => {
+  let tickets = 0;
+  const ticket = (): Promise<string> => Promise.resolve(`${++tickets}`);
+  const server = await faulty((_, response) => response.end(), { ticket });
+  const signal = AbortSignal.abort(new Error("too late"));
+  await assert.rejects(server.theirs.search("ann", "tea", { signal }), /too late/);
+  await assert.rejects(server.theirs.cancelRun("ann", "r", { signal }), /too late/);
+  await assert.rejects(read(server.theirs.followRun("ann", "r", { signal })), /too late/);
+  await assert.rejects(server.theirs.waitForJob("ann", "j", { signal }), /too late/);
+  assert.deepEqual([tickets, server.requests()], [0, 0]);
+  server.close();
+});
+
+test("a ticket that never comes is not waited for without an end", async () => {
+  const never = new Promise<string>(() => undefined);
+  const page = new Hippocampus({ baseUrl, app: "shop", ticket: () => never });
+  await assert.rejects(page.cancelRun("ann", "r", { timeoutMs: 200 }), TimedOutError);
+  await assert.rejects(page.cancelRun("ann", "r", { signal: AbortSignal.timeout(200) }), { name: "TimeoutError" });
+  await assert.rejects(read(page.followRun("ann", "r", { idleMs: 200, reconnects: 0 })), ConnectionFailedError);
+});
+
+test("two loops over one stream have each event once, however their connections end", async () => {
+  const server = await faulty((request, response) => {
+    const next = Number(new URL(request.url ?? "", baseUrl).searchParams.get("offset") ?? 0) + 1;
+    response.writeHead(200, SSE);
+    response.end(`retry: 1\n\n${frame(next, { type: next === 6 ? "RUN_FINISHED" : "CUSTOM", value: next })}`);
+  });
+  const stream = server.theirs.followRun("ann", "r");
+  const [first, second] = [stream[Symbol.asyncIterator](), stream[Symbol.asyncIterator]()];
+  const values: unknown[][] = [[], []];
+  const take = async (which: 0 | 1): Promise<void> => {
+    const { value } = await (which === 0 ? first : second).next();
+    values[which]?.push(value && "value" in value ? value.value : null);
+  };
+  await Promise.all([take(0), take(1)]);
+  // The second is some events behind, and both are cut after each one.
+  for (const which of [0, 0, 1, 0, 1, 1, 0, 1, 0, 1] as const) await take(which);
+  assert.deepEqual(values, [[1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6]]);
+  assert.equal(stream.cursor, "6");
+  server.close();
+});
+
+test("a loop that aborts gets no further event, and one that is left has no connection and no listener", async () => {
+  const server = await faulty((_, response) => {
+    response.writeHead(200, SSE);
+    response.write([1, 2, 3].map((id) => frame(id, { type: "CUSTOM", value: id })).join(""));
+  });
+  const gone = async (): Promise<void> => {
+    for (const began = performance.now(); (await server.connections()) > 0; ) {
+      assert(performance.now() - began < 60_000);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  };
+  const controller = new AbortController();
+  let got = 0;
+  await assert.rejects(async () => {
+    for await (const _ of server.theirs.followSession("ann", "s", { signal: controller.signal })) {
+      got += 1;
+      controller.abort(new Error("enough"));
+    }
+  }, /enough/);
+  assert.equal(got, 1);
+  await gone();
+  const { signal } = new AbortController();
+  for await (const _ of server.theirs.followSession("ann", "s", { signal })) {
+    // Until garbage was collected.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    break;
+  }
+  await gone();
+  await assert.rejects(server.theirs.search("ann", "tea", { timeoutMs: 500 }), TimedOutError);
+  await gone();
+  await Promise.all(Array.from({ length: 8 }, () => client.search("ann", "tea", { signal })));
+  assert.equal(getEventListeners(signal, "abort").length, 0);
+  server.close();
+});
+
+test("an error without an id that comes with each connection ends the stream", async () => {
+  const server = await faulty((_, response) => {
+    response.writeHead(200, SSE);
+    response.end(`retry: 1\n\n${frame(null, { type: "RUN_ERROR", message: "the stream failed" })}`);
+  });
+  const seenErrors: AgUiEvent[] = [];
+  await assert.rejects(async () => {
+    for await (const event of server.theirs.followSession("ann", "s", { reconnects: 2 })) seenErrors.push(event);
+  }, ConnectionFailedError);
+  assert.deepEqual([seenErrors.length, server.requests()], [3, 3]);
+  server.close();
+});
+
+test("bodies that stall, bodies of something else, and jobs of an API that is silent are no wait without an end", async () => {
+  let [status, headers, body] = [200, { "Content-Type": "application/json" }, '{"results": ['];
+  const server = await faulty((_, response) => response.writeHead(status, headers).write(body));
+  await assert.rejects(server.theirs.search("ann", "tea", { timeoutMs: 300 }), TimedOutError);
+  const began = performance.now();
+  await assert.rejects(server.theirs.waitForJob("ann", "j", { waitMs: 300 }), TimedOutError);
+  assert(performance.now() - began < 15_000);
+  [status, headers] = [404, { "Content-Type": "application/problem+json" }];
+  await assert.rejects(read(server.theirs.followRun("ann", "r", { idleMs: 300 })), NotFoundError);
+  server.close();
+  const page = await faulty((_, response) => response.writeHead(200, { "Content-Type": "text/html" }).end("<h1>Log in</h1>"));
+  await assert.rejects(page.theirs.search("ann", "tea"), ConnectionFailedError);
+  await assert.rejects(read(page.theirs.followRun("ann", "r", { reconnects: 0 })), ConnectionFailedError);
+  page.close();
 });
