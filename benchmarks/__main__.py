@@ -29,6 +29,7 @@ MEASUREMENTS = {
     "Recovery": ["benchmarks.recovery"],
     "Start": ["benchmarks.starting"],
     "Idle": ["benchmarks.idle"],
+    "Idle, with the role pulse": ["benchmarks.idle", "--pulse"],
     "Autonomic layer": ["benchmarks.autonomic"],
     "More workers": ["benchmarks.scaling"],
     "Growth": ["benchmarks.growth", "100000", "500000"],

@@ -70,7 +70,7 @@ FIGURES: Mapping[str, Wanted] = MappingProxyType(
         "recovery_seconds": Wanted("recovery of a killed worker's jobs", " s", 2, 1),
         "writer_start": Wanted("start of a writer, until it answers, median", " s", 2, 1),
         "idle_share": Wanted("idle: every role and PostgreSQL together", " % of a core", 0.3, 0.2),
-        "idle_share_pulse": Wanted("the same, with the role pulse", " % of a core", 0.4, 0.3),
+        "idle_share_pulse": Wanted("the same, with the role pulse", " % of a core", 0.3, 0.2),
         "pulse_share": Wanted("the autonomic layer's role, nothing to do", " % of a core", 1, 0.2),
         "pulse_writes": Wanted("its writes for sensing and ticking, a minute", "", 10, 4),
         "pulse_wake_p99": Wanted("from its wake to its tick, p99", " ms", 100),

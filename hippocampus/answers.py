@@ -2,7 +2,7 @@
 
     ContextAssembler.recall      a window of what is known, one numbered line an item
     Answerer.answer              one call of a model, and one more if its reply has to be repaired
-    the citations are checked    a number that is none of the window's is dropped; no citation, no answer
+    the citations are checked    a number that is not in the window is dropped; no citation, no answer
 
 Where nothing is remembered, no model is called. Without a model the passages that match best are the answer, and it
 says so.

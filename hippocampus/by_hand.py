@@ -119,7 +119,7 @@ class MemoryEditor:
         """Replace what a memory says, or the value of a fact from now on. The former stays in the history.
 
         An element of a collection, such as ``allergies:nuts``, ends, and the new one takes its place. A corrected
-        memory has a new id; the former is in the archive. Correcting to the same is no change.
+        memory has a new id; the former is in the archive. Correcting it to the same changes nothing.
 
         Args:
             new: a text for a memory, any JSON value but null for a fact.

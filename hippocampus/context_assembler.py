@@ -1,23 +1,32 @@
 """Packs memories, facts and a session's newest turns into a context window that never exceeds its budget.
 
-Two round trips at most: one for all candidates, one to count the memories that were used. `hippocampus.context.packing`
-packs the candidates.
+Two round trips at most: one for all candidates, one to count the memories that were used.
+`hippocampus.context.candidates` reads the rows, `hippocampus.context.packing` packs what they say.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
+from hippocampus.context.candidates import (
+    CHARACTERS_MAX,
+    Candidates,
+    in_order,
+    language_of_rows,
+    limits_of,
+    matched,
+    read_candidates,
+    read_item,
+)
 from hippocampus.context.documents import DOCUMENT_TOKENS, DOCUMENTS_MAX, DOCUMENTS_MIN, DocumentPart
-from hippocampus.context.languages import HEADERS, fact_kind, speaker
-from hippocampus.context.packing import CUT_MARK, pack, pack_stable
-from hippocampus.context.ranking import MatchedTurn, window_order
+from hippocampus.context.languages import HEADERS, fact_kind
+from hippocampus.context.packing import pack, pack_stable
 from hippocampus.context.templates import MARKDOWN, Template, TemplateName
 from hippocampus.context.window import ContextItem, ContextType, ContextWindow
 from hippocampus.errors import BY_SQLSTATE, ContextBudgetError, ProviderError
@@ -25,7 +34,7 @@ from hippocampus.names import check_names, moment_asked
 from hippocampus.profile import PROFILE_TOKENS, PROFILE_TOKENS_MIN, ProfileLine, read_profile
 from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
-from hippocampus.text.languages import Language, language_of
+from hippocampus.text.languages import Language
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse import collecting
 from pulse.errors import InvalidInputError
@@ -33,9 +42,7 @@ from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    import asyncpg
+    from datetime import datetime, tzinfo
 
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
@@ -43,24 +50,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
-#: Candidates that are fetched: one per so many tokens of the budget, between two bounds; memories are always as many as
-#: may be. From `FULL_TOKENS` on the upper bounds grow with the square root of the budget, at most `GROWTH_MAX` times.
-MEMORIES_MAX = 20
-FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
-TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
-PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 20, 20, 400
-FULL_TOKENS, GROWTH_MAX = 8000, 4
 #: Of a stable window: turns of other sessions.
 EARLIER_TOKENS, EARLIER_MAX = 10, 2000
-#: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
-CHARACTERS_MAX = 500_000
-
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
 
 RECALL_TOKENS = 1000
-
-Candidates: TypeAlias = Mapping[ContextType, Sequence[ContextItem]]
 
 _STATEMENTS = Statements("hippocampus", "search.sql", errors=BY_SQLSTATE)
 _EARLIER = Statements("hippocampus.context", "earlier.sql", errors=BY_SQLSTATE)
@@ -167,7 +162,8 @@ class ContextAssembler:
             documents: of `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
                 that the user may read, within their share; the other shares divide the rest. It takes another
                 statement. None: no documents.
-            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`.
+            asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`. The
+                dates of the window are days of that zone.
 
         Raises:
             InvalidInputError: an argument is out of its bounds.
@@ -275,11 +271,11 @@ class ContextAssembler:
             *cue_arguments(text, asked),
         )
         if language is None:
-            language = _language_of(rows, text)
+            language = language_of_rows(rows, text)
         with collecting.paused():
-            rows = _in_order(rows, text)
-        matched = await self._reranking.order(
-            self._pool, app_name, text, _matched(rows), lambda row: str(row["content"])[:CHARACTERS_MAX]
+            rows = in_order(rows, text)
+        ranked = await self._reranking.order(
+            self._pool, app_name, text, matched(rows), lambda row: str(row["content"])[:CHARACTERS_MAX]
         )
         found = _Found(
             budget,
@@ -290,11 +286,13 @@ class ContextAssembler:
             user_id,
             vector,
             None if vector is None else model,
-            matched.is_reranked,
-            matched.failure,
+            ranked.is_reranked,
+            ranked.failure,
+            asked.tzinfo,
         )
         with collecting.paused():
-            candidates = _candidates([*(matched.results if matched.is_reranked else ()), *rows], language)
+            found_rows = [*(ranked.results if ranked.is_reranked else ()), *rows]
+            candidates = read_candidates(found_rows, language, found.zone)
         return candidates, rows[0]["instructions"] or [], found
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
@@ -319,7 +317,7 @@ class ContextAssembler:
         """Return the newest turns that were said in other sessions before this one began, the newest first."""
         limit = min(max(found.budget // EARLIER_TOKENS, 1), EARLIER_MAX)
         rows = await _EARLIER.fetch(self._reads, "earlier_turns", found.app_name, found.user_id, session_id, limit)
-        return [_item(row, found.language) for row in rows]
+        return [read_item(row, found.language, found.zone) for row in rows]
 
     async def _documents(self, found: _Found, part: DocumentPart) -> Sequence[ContextItem]:
         """Return the parts of documents that match, the best first; none for a blank query."""
@@ -384,26 +382,6 @@ class ContextAssembler:
         return replace(window, degraded=found.degraded, reranked=found.is_reranked, rerank_failure=found.rerank_failure)
 
 
-class Limits(NamedTuple):
-    """How many candidates are fetched of each kind."""
-
-    memories: int
-    facts: int
-    turns: int
-    passages: int
-
-
-def limits_of(budget: int) -> Limits:
-    """Return how many candidates a budget asks for."""
-    growth = min(max(math.sqrt(budget / FULL_TOKENS), 1), GROWTH_MAX)
-    return Limits(
-        int(MEMORIES_MAX * growth),
-        min(max(budget // FACT_TOKENS, FACTS_MIN), int(FACTS_MAX * growth)),
-        min(max(budget // TURN_TOKENS, TURNS_MIN), int(TURNS_MAX * growth)),
-        min(max(budget // PASSAGE_TOKENS, PASSAGES_MIN), int(PASSAGES_MAX * growth)),
-    )
-
-
 class _Found(NamedTuple):
     """What a window is packed with, beside its candidates."""
 
@@ -417,48 +395,7 @@ class _Found(NamedTuple):
     model: str | None
     is_reranked: bool
     rerank_failure: str | None
-
-
-def _in_order(rows: Sequence[asyncpg.Record], query: str) -> list[asyncpg.Record]:
-    """Return rows with the turns that match in the order in which a window takes them."""
-    turns = [row for row in rows if _is_match(row)]
-    order = window_order([MatchedTurn(row["content"], row["author"], row["score"]) for row in turns], query)
-    ordered = iter([turns[place] for place in order])
-    return [next(ordered) if _is_match(row) else row for row in rows]
-
-
-def _matched(rows: Sequence[asyncpg.Record]) -> list[asyncpg.Record]:
-    """Return what the query found, the best first, with turns in their order among the rows."""
-    turns = iter([row for row in rows if _is_match(row)])
-    found = [row for row in rows if row["context_type"] in ("memory", "fact") and row["score"] > 0]
-    found.sort(key=lambda row: -row["score"])
-    return [next(turns) if _is_match(row) else row for row in found]
-
-
-def _candidates(rows: Sequence[asyncpg.Record], language: Language) -> Candidates:
-    """Return the candidates of rows; what was fetched twice counts where it comes first."""
-    candidates: dict[ContextType, list[ContextItem]] = {"fact": [], "memory": [], "history": []}
-    seen = set()
-    for row in rows:
-        if row["context_type"] is not None and (row["context_type"], row["id"]) not in seen:
-            seen.add((row["context_type"], row["id"]))
-            candidates[row["context_type"]].append(_item(row, language))
-    return candidates
-
-
-def _is_match(row: asyncpg.Record) -> bool:
-    """Whether a row is a turn that matches, and not one beside it."""
-    return row["context_type"] == "memory" and row["source"] == "message" and row["beside"] is None
-
-
-def _language_of(rows: Sequence[asyncpg.Record], query: str) -> Language:
-    """Return the language of the session's newest turns and the query; if they have no words, that of what was found.
-
-    The turns are what does not change from one call to the next, so that neither do the labels.
-    """
-    found = [row for row in rows if row["context_type"] is not None]
-    spoken = language_of([query, *(row["content"] for row in found if row["context_type"] == "history")])
-    return spoken or language_of(row["content"] for row in found) or "en"
+    zone: tzinfo | None
 
 
 async def _recounted(
@@ -485,39 +422,6 @@ async def _recounted(
     )
 
 
-def _item(row: asyncpg.Record, language: Language) -> ContextItem:
-    names = {"memory": "memory_id", "fact": "fact_id", "message": "message_id"}
-    content = row["content"]
-    if len(content) > CHARACTERS_MAX:
-        content = content[:CHARACTERS_MAX] + CUT_MARK
-    if row["context_type"] == "history":
-        content = f"[{speaker(row['author'], language)}]: {content}"
-    elif row["context_type"] == "fact":
-        content = f"[{fact_kind(row['kind'], language)}] {content}"
-    metadata = {
-        names[row["source"]]: row["id"],
-        "source": row["source"],
-        "kind": row["kind"],
-        "thread_id": row["thread_id"],
-        "session_id": row["session_id"],
-        "from_seq": row["from_seq"],
-        "upto_seq": row["upto_seq"],
-        "source_seqs": tuple(row["source_seqs"] or ()),
-        "occurred_at": row["occurred_at"],
-    }
-    if row["source"] == "message":
-        metadata |= {"author": row["author"], "beside": row["beside"]}
-    if row["context_type"] == "history":
-        metadata["is_today"] = row["is_today"]
-    if row["source"] == "fact":
-        metadata |= {"key": row["fact_key"], "is_standing": row["is_standing"]}
-    if row["changed"] is not None:
-        metadata |= {"changed": row["changed"], "changed_at": row["changed_at"]}
-    return ContextItem(
-        context_type=row["context_type"], content=content, relevance_score=row["relevance"], metadata=metadata
-    )
-
-
 def _profile_item(place: int, line: ProfileLine, language: Language) -> ContextItem:
     # Without memory_id: what stands in every prompt is not used by it, or the strongest would stay the strongest.
     metadata = {
@@ -534,7 +438,7 @@ def _profile_item(place: int, line: ProfileLine, language: Language) -> ContextI
 
 def _checked_language(language: Language | None) -> Language | None:
     if language is not None and language not in HEADERS:
-        raise InvalidInputError(f"language is one of {', '.join(HEADERS)}, not {language!r}")
+        raise InvalidInputError(f"language must be one of {', '.join(HEADERS)}, not {language!r}")
     return language
 
 
@@ -545,7 +449,7 @@ def _checked_template(template: Template | TemplateName) -> Template:
 def _check_ratios(ratios: dict[ContextType, float]) -> None:
     total = sum(ratios.values())
     if any(not 0 <= ratio <= 1 for ratio in ratios.values()) or not total <= 1 + 1e-9 or math.isnan(total):
-        raise InvalidInputError(f"the ratios are shares of the budget, 0 to 1, in sum at most 1, not {ratios}")
+        raise InvalidInputError(f"the ratios must be from 0 to 1, and at most 1 in sum, not {ratios}")
 
 
 def _checked_budget(max_tokens: int) -> int:

@@ -287,7 +287,7 @@ class Hippocampus:
 
     @cached_property
     def webhooks(self) -> WebhookService:
-        """Endpoints that are told of the app's events, and what became of the deliveries."""
+        """Endpoints that receive the app's events, and what became of the deliveries."""
         return WebhookService(self.pool)
 
     @cached_property
@@ -458,7 +458,7 @@ class Hippocampus:
         language: Language | None = None,
         as_of: datetime | None = None,
     ) -> Profile:
-        """Return what holds of a user, on one page, with its sources; see `hippocampus.profile.read_profile`."""
+        """Return what is known of a user, on one page, with its sources; see `hippocampus.profile.read_profile`."""
         return await read_profile(
             self.pool, app_name=self.app, user_id=user, max_tokens=max_tokens, language=language, as_of=as_of
         )

@@ -78,7 +78,7 @@ class ProfileLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What holds of a user.
+    """What is known of a user.
 
     Attributes:
         lines: grouped by kind; empty if nothing is known.
@@ -108,7 +108,7 @@ async def read_profile(
     language: Language | None = None,
     as_of: datetime | None = None,
 ) -> Profile:
-    """Read what holds of a user.
+    """Read what is known of a user.
 
     Args:
         max_tokens: of the page, by `count_tokens`.

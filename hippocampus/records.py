@@ -69,7 +69,7 @@ class ConversationSlice:
     """Consecutive turns of one thread: the unit of consolidation."""
 
     turns: tuple[Turn, ...]  # ascending by sequence_num, never empty
-    #: What holds of the user when the slice begins, the oldest first: what 'actually I'm not' may take back.
+    #: What is known of the user when the slice begins, the oldest first: what 'actually I'm not' may take back.
     known_facts: tuple[ExtractedFact, ...] = ()
     #: Insights of the user that are nearest in words, for a generator that compares meanings.
     known_insights: tuple[KnownInsight, ...] = ()
@@ -261,8 +261,8 @@ class FactVersion:
         superseded_by_thread_id, superseded_by_seq, superseded_by_event_id: the turn that ended it; None if none did, or
             if its session was deleted.
         written_by: who wrote it by hand, '' if that is not known; None: it was extracted.
-        confirmed_by, confirmed_at: who confirmed it by hand last, and when; None: nobody.
-        superseded_by: who ended it by hand; None: nobody did.
+        confirmed_by, confirmed_at: who confirmed it by hand last, and when; None: not confirmed.
+        superseded_by: who ended it by hand; None: it was not.
     """
 
     fact_id: UUID

@@ -15,8 +15,7 @@ SELECT record_memory_access($1, $2, $3) FROM set_config('synchronous_commit', 'o
 -- app, user, session or null, query, embedding or null, its model, memories, facts, turns of the session, turns that match, times
 -- that the query names: from, until, words, weights
 -- Beside each row, and in a row of its own where there is none, the app's instructions that are meant for contexts.
-SELECT c.*, (c.occurred_at AT TIME ZONE 'UTC')::date = (engine_now() AT TIME ZONE 'UTC')::date AS is_today,
-       i.instructions
+SELECT c.*, engine_now() AS now, i.instructions
 FROM (SELECT array_agg(x.content ORDER BY x.instruction_key) AS instructions FROM active_instructions($1) AS x
       WHERE NOT x.metadata @> '{"context": false}') AS i
 LEFT JOIN context_candidates($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) AS c ON true

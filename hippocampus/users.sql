@@ -60,7 +60,7 @@ SELECT f.user_id, f.is_match, f.is_edge, t.sessions, t.waiting_events, t.last_ac
        (SELECT count(*) FROM (SELECT FROM facts AS k
                               WHERE k.app_name = $1 AND k.user_id = f.user_id AND f.is_match LIMIT $6) AS k) AS facts
 FROM found AS f
--- The newest sessions by their ids, which rise with time. An expired one, or one of the memory alone, is no session.
+-- The newest sessions by their ids, which rise with time. An expired one, or one of the memory alone, is not a session.
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE n.is_open) AS sessions,
            coalesce(sum(n.last_seq - n.fast_upto_seq) FILTER (WHERE NOT n.has_expired), 0)::bigint AS waiting_events,

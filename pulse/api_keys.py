@@ -1,18 +1,21 @@
 """Keys of the HTTP API: shown once, stored as hashes, bound to an app, to roles and, if wanted, to one user.
 
+A key may also say which roles of a user its holder may name: those that tools and corpora are for, not its own.
+
 A key's text is ``hip_<id>_<secret>``: the id finds its row, the secret is compared in constant time. The hash of a key
-that is bound to a user covers the user too: a program that does not know of the binding refuses the key, instead of
-letting it act for everyone.
+that is bound to a user, or to roles of users, covers these too: a program that does not know of the binding refuses the
+key, instead of letting it act for everyone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import string
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, get_args
@@ -29,6 +32,7 @@ Role = Literal["append", "read", "admin"]
 ROLES: tuple[Role, ...] = get_args(Role)
 LIFETIME_MAX = timedelta(days=3650)
 LIST_LENGTH_MAX = 1000
+USER_ROLES_MAX = 100
 _ID_LENGTH = 12
 _SECRET_BYTES = 32
 _TEXT = re.compile(r"hip_([a-z0-9]{12})_([A-Za-z0-9_-]{43})")
@@ -37,7 +41,11 @@ _STATEMENTS = Statements("pulse", "api_keys.sql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key as it is listed, without its secret, which only its holder knows."""
+    """A key as it is listed, without its secret, which only its holder knows.
+
+    Attributes:
+        user_roles: see `ApiKeyService.create`.
+    """
 
     id: str
     app_name: str | None
@@ -48,6 +56,7 @@ class ApiKey:
     last_used_at: datetime | None
     expires_at: datetime | None
     revoked_at: datetime | None
+    user_roles: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +69,32 @@ class NewApiKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """The roles that a key grants, in one app or (None) in every app, for one user or (None) for every user."""
+    """The roles that a key grants, in one app or (None) in every app, for one user or (None) for every user.
+
+    Attributes:
+        user_roles: see `ApiKeyService.create`.
+    """
 
     key_id: str
     app_name: str | None
     roles: frozenset[Role]
     user_id: str | None = None
+    user_roles: tuple[str, ...] | None = None
 
     def has(self, role: Role) -> bool:
         """Return whether the key grants a role; admin grants every role."""
         return role in self.roles or "admin" in self.roles
+
+    def roles_of_user(self, named: Sequence[str]) -> list[str] | None:
+        """Return the roles of a user that a call has which names these; None if the key may not name one of them.
+
+        A key of one user has all of its own where none is named: its holder need not know them.
+        """
+        if self.user_roles is None:
+            return None if named and self.user_id is not None else list(named)
+        if not set(named) <= set(self.user_roles):
+            return None
+        return list(named) if named or self.user_id is None else list(self.user_roles)
 
 
 class ApiKeyService:
@@ -86,18 +111,22 @@ class ApiKeyService:
         user_id: str | None = None,
         name: str = "",
         lifetime: timedelta | None = None,
+        user_roles: Collection[str] | None = None,
     ) -> NewApiKey:
         """Create a key.
 
         Args:
             app_name: None for every app.
             user_id: the only user of the app for whom the key may act; None: for every user.
+            user_roles: the roles of users, for tools and corpora, that its calls may name. With a key of one user, a
+                call that names none has all of them. By default a key of one user may name none, and any other key any.
             lifetime: up to ten years; None until it is revoked.
 
         Raises:
             InvalidInputError: an argument is out of its bounds; nothing was created.
         """
         _check(app_name, user_id, roles, name, lifetime)
+        named = None if user_roles is None else _user_roles(user_roles)
         key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(_ID_LENGTH))
         secret = secrets.token_urlsafe(_SECRET_BYTES)
         row = await _STATEMENTS.fetch_one(
@@ -107,9 +136,10 @@ class ApiKeyService:
             app_name,
             name,
             [role for role in ROLES if role in roles],
-            _hash(secret, user_id),
+            _hash(secret, user_id, named),
             None if lifetime is None else lifetime.total_seconds(),
             user_id,
+            named,
         )
         return NewApiKey(key=_read(dict(row)), text=f"hip_{key_id}_{secret}")
 
@@ -150,11 +180,20 @@ class ApiKeyService:
         if parts is None:
             return None
         row = await _STATEMENTS.fetchrow(self._pool, "find_api_key", parts[1])
-        if row is None or not hmac.compare_digest(_hash(parts[2], row["user_id"]), row["secret_hash"]):
+        if row is None:
+            return None
+        user_roles: list[str] | None = row["user_roles"]
+        if not hmac.compare_digest(_hash(parts[2], row["user_id"], user_roles), row["secret_hash"]):
             return None
         if row["is_use_unseen"]:
             await _STATEMENTS.execute(self._pool, "touch_api_key", parts[1])
-        return Grant(key_id=row["id"], app_name=row["app_name"], roles=frozenset(row["roles"]), user_id=row["user_id"])
+        return Grant(
+            key_id=row["id"],
+            app_name=row["app_name"],
+            roles=frozenset(row["roles"]),
+            user_id=row["user_id"],
+            user_roles=None if user_roles is None else tuple(user_roles),
+        )
 
     async def _one(self, statement: str, key_id: str) -> ApiKey:
         row = await _STATEMENTS.fetchrow(self._pool, statement, key_id) if key_id.isalnum() else None
@@ -180,12 +219,30 @@ def _check(
         raise InvalidInputError(f"a key's lifetime must be at most {LIFETIME_MAX.days} days, not {lifetime}")
 
 
+def _user_roles(given: Collection[str]) -> list[str]:
+    if isinstance(given, str):
+        raise InvalidInputError(f"user_roles must be a list of roles, not the text {given!r:.60}")
+    found = list(dict.fromkeys(given))
+    if len(found) > USER_ROLES_MAX:
+        raise InvalidInputError(f"a key names at most {USER_ROLES_MAX} roles of users, not {len(found)}")
+    for each in found:
+        check_filled("user_role", each)
+        if each == "*":
+            raise InvalidInputError("user_role '*' is not a role: without user_roles, a key of an app may name any")
+    return found
+
+
 def _read(row: dict[str, object]) -> ApiKey:
-    roles = row.pop("roles")
+    roles, user_roles = row.pop("roles"), row.pop("user_roles")
     assert isinstance(roles, list)  # noqa: S101  # the column is an array
-    return ApiKey(roles=tuple(roles), **row)  # type: ignore[arg-type]  # the columns are the fields
+    assert isinstance(user_roles, list | None)  # noqa: S101
+    named = None if user_roles is None else tuple(user_roles)
+    return ApiKey(roles=tuple(roles), user_roles=named, **row)  # type: ignore[arg-type]  # the columns are the fields
 
 
-def _hash(secret: str, user_id: str | None) -> bytes:
-    # A secret has no U+0000.
-    return hashlib.sha256((secret if user_id is None else f"{secret}\0{user_id}").encode()).digest()
+def _hash(secret: str, user_id: str | None, user_roles: Sequence[str] | None) -> bytes:
+    # Neither a secret nor a user has U+0000, and a user has at least one character.
+    bound = [] if user_id is None and user_roles is None else [user_id or ""]
+    if user_roles is not None:
+        bound.append(json.dumps(list(user_roles)))
+    return hashlib.sha256("\0".join([secret, *bound]).encode()).digest()

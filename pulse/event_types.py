@@ -1,7 +1,7 @@
 """The names of events: which are stored, which are messages, which a timeline shows, which end a run.
 
-    user_message, assistant_message, message      a message; `message` is for frameworks that do not tell user and
-                                                  assistant apart
+    user_message, assistant_message, message      a message; `message` is for frameworks that do not distinguish user
+                                                  and assistant
     thought, act, observe                         a thought, a call of a tool, its result
     work_plan, step_start, step_end,
     pattern_match, skill_matched,

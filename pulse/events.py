@@ -162,7 +162,7 @@ def moment(seconds: float) -> datetime:
     except (ValueError, OverflowError, OSError) as error:
         raise InvalidInputError(f"timestamp must be seconds since 1970, not {seconds!r}: {error}") from error
     if found in _INFINITIES:
-        raise InvalidInputError(f"timestamp must be seconds since 1970, not {seconds!r}, which is no moment")
+        raise InvalidInputError(f"timestamp must be seconds since 1970, not {seconds!r}, which is out of range")
     return found
 
 

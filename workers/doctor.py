@@ -25,6 +25,7 @@ from workers.models.factory import make_embedder, make_generator, make_reranker
 from workers.pools import POOLS
 from workers.process import ports
 from workers.process.roles import OPTIONAL_ROLES, ROLES
+from workers.sandboxes import make_sandbox
 from workers.settings import Settings, is_loopback, show_secret
 from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
@@ -110,6 +111,7 @@ async def examine(config: Settings) -> AsyncIterator[Finding]:
         yield finding
     for kind in config.kinds:
         yield await _of_the_model(config, kind)
+    yield await _of_the_sandbox(config)
     try:
         connection = await database.connect(config.dsn or "", schema=config.schema_name, prepare=False)
     except (DatabaseUnreachableError, SchemaError) as error:
@@ -176,6 +178,31 @@ async def _of_the_model(config: Settings, kind: Kind) -> Finding:
         found = f"{used}: {fault}"
         return Finding(check=kind, verdict="problem", found=found, fix=reach.advice(chosen, fault))
     return Finding(check=kind, verdict="ok", found=f"{used}{', it answers' if isinstance(model, Checkable) else ''}")
+
+
+async def _of_the_sandbox(config: Settings) -> Finding:
+    """Say which sandbox is used, and let it test itself: nothing replaces one that does not work."""
+    used = config.sandbox
+    if used.startswith("container:"):
+        used = f"{used} by {config.sandbox_engine}"
+    if used.startswith("remote:") and config.sandbox_token is not None:
+        used = f"{used}, token {show_secret(config.sandbox_token)}"
+    if used == "monty" and importlib.util.find_spec("pydantic_monty") is None:
+        found = f"monty, which is not installed ({install_command('sandbox')}): tools of code do not run"
+        return Finding(check="sandbox", verdict="ok", found=found)
+    backend = make_sandbox(config)
+    try:
+        fault = await backend.check()
+    finally:
+        await backend.close()
+    if fault is None:
+        return Finding(check="sandbox", verdict="ok", found=f"{used}, it works")
+    return Finding(
+        check="sandbox",
+        verdict="problem",
+        found=f"{used}: {fault}",
+        fix="tools of code do not run until it works: correct HIPPOCAMPUS_SANDBOX or what it names (docs/sandbox.md)",
+    )
 
 
 def _made(config: Settings, kind: Kind) -> Generator | Embedder | ModelReranker:
@@ -292,7 +319,7 @@ async def _replica(connection: Connection, address: str, schema: str) -> Finding
         return Finding(
             check="replica",
             verdict="warning",
-            found=f"{where} is no replica: the primary searches",
+            found=f"{where} is not a replica: the primary searches",
             fix="set HIPPOCAMPUS_REPLICA_URL to a server in recovery",
         )
     return Finding(check="replica", verdict="ok", found=f"{where}, {lag:.1f} s behind at most")

@@ -11,11 +11,12 @@ import difflib
 import ipaddress
 import os
 import re
+import shlex
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from urllib.parse import quote
 
 import structlog
@@ -28,6 +29,7 @@ from pulse import database
 from pulse.cells import DEFAULT_CELL, Cells
 from pulse.errors import InvalidInputError
 from pulse.runs.prices import PRICES_PATTERN
+from pulse.sandbox.choice import parse_sandbox
 
 _log = structlog.get_logger("workers.settings")
 
@@ -42,6 +44,7 @@ FORMER_NAMES = {
     "HIPPOCAMPUS_GOOGLE_API_KEY": "GOOGLE_API_KEY",
     "HIPPOCAMPUS_GEMINI_BASE_URL": "HIPPOCAMPUS_PROVIDER_BASE_URL",
     "HIPPOCAMPUS_PROVIDER_TRIES_MAX": "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX",
+    "HIPPOCAMPUS_JOB_TRIES_MAX": "HIPPOCAMPUS_JOB_ATTEMPTS_MAX",
     "HIPPOCAMPUS_PROVIDER": "HIPPOCAMPUS_GENERATOR and HIPPOCAMPUS_EMBEDDER",
     "HIPPOCAMPUS_GENERATION_MODEL": "HIPPOCAMPUS_GENERATOR",
     "HIPPOCAMPUS_EMBEDDING_MODEL": "HIPPOCAMPUS_EMBEDDER",
@@ -361,7 +364,7 @@ class Settings(BaseSettings):
         description="How many calls for text all processes together start in a second; 0 sets no limit.",
     )
     generate_calls_burst: int = Field(
-        default=5, ge=1, le=100_000, description="How many calls for text may start at once after a quiet while."
+        default=5, ge=1, le=100_000, description="How many calls for text may start at once after a quiet period."
     )
     embed_calls_per_second: float = Field(
         default=0.0,
@@ -370,7 +373,7 @@ class Settings(BaseSettings):
         description="How many calls for vectors all processes together start in a second; 0 sets no limit.",
     )
     embed_calls_burst: int = Field(
-        default=5, ge=1, le=100_000, description="How many calls for vectors may start at once after a quiet while."
+        default=5, ge=1, le=100_000, description="How many calls for vectors may start at once after a quiet period."
     )
     limit_wait_seconds_max: float = Field(
         default=5.0,
@@ -388,7 +391,7 @@ class Settings(BaseSettings):
         default=5.0,
         gt=0,
         le=3600,
-        description="How long a pool then waits before it tries one call; twice as long after each that fails.",
+        description="How long a pool then waits before it attempts one call; twice as long after each that fails.",
     )
 
     # Jobs
@@ -408,7 +411,7 @@ class Settings(BaseSettings):
         description="How many tokens of a conversation one job reads at most. A longer message is read in parts of this"
         " size, by one call each.",
     )
-    job_tries_max: int = Field(
+    job_attempts_max: int = Field(
         default=8,
         ge=1,
         le=100,
@@ -447,10 +450,31 @@ class Settings(BaseSettings):
     webhook_keep_days: float = Field(
         default=30.0, ge=0, description="How long webhook events and their deliveries can be listed and replayed."
     )
-    sandbox: Literal["monty", "bwrap"] = Field(
+    sandbox: str = Field(
         default="monty",
         description="Where tools called over HTTP, by `hippocampus mcp` and by `hippocampus tools` run code: monty (a"
-        " subset of Python) or bwrap (all of it, in namespaces).",
+        " subset of Python), bwrap (all of it, in namespaces), container:IMAGE (a container for each execution, as"
+        " container:python:3.11-slim), or remote:URL (a service, as remote:https://sandbox.example/run). Where it does"
+        " not work, nothing runs.",
+    )
+    sandbox_engine: str = Field(
+        default="podman",
+        min_length=1,
+        description="The program that runs the containers of HIPPOCAMPUS_SANDBOX, with its global options, as `docker`"
+        " or `podman --cgroup-manager cgroupfs`.",
+    )
+    sandbox_options: str = Field(
+        default="",
+        description="More options of the engine's `run`, such as `--runtime runsc` or `--ulimit nproc=64:64`. They"
+        " come after the program's own, and can undo what isolates.",
+    )
+    sandbox_token: SecretStr | None = Field(
+        default=None, description="What the service of HIPPOCAMPUS_SANDBOX gets as its bearer token."
+    )
+    sandbox_networks: str = Field(
+        default="",
+        description="Private addresses that this service may have, as 10.1.0.0/16,127.0.0.1; none by default. Only"
+        " these may be reached by plain http.",
     )
     tool_executions_keep_days: float = Field(
         default=30.0, ge=0, description="How long calls of tools, and executions in the sandbox, can be listed."
@@ -693,7 +717,25 @@ class Settings(BaseSettings):
                 raise ValueError(str(error)) from None
         return value
 
-    @field_validator("webhook_networks")
+    @field_validator("sandbox_engine", "sandbox_options")
+    @classmethod
+    def _check_words(cls, value: str) -> str:
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"{value!r:.100} cannot be split into words, as a shell does: {error}") from None
+        if value and not words:
+            raise ValueError("it is blank")
+        return value
+
+    @field_validator("sandbox_token")
+    @classmethod
+    def _check_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not re.fullmatch(r"[!-~]+", value.get_secret_value()):
+            raise ValueError("a token has printable ASCII characters and no blank")
+        return value
+
+    @field_validator("webhook_networks", "sandbox_networks")
     @classmethod
     def _check_networks(cls, value: str) -> str:
         for each in filter(None, map(str.strip, value.split(","))):
@@ -746,6 +788,19 @@ class Settings(BaseSettings):
             raise ValueError(
                 f"HIPPOCAMPUS_API_HOST is {self.api_host}, which other machines can reach: set HIPPOCAMPUS_API_KEY"
                 " to a secret of at least 16 characters, or listen on 127.0.0.1"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_sandbox(self) -> Self:
+        try:
+            choice = parse_sandbox(self.sandbox)
+        except InvalidInputError as error:
+            raise ValueError(f"HIPPOCAMPUS_SANDBOX is wrong: {error}") from None
+        if choice.place.lower().startswith("http:") and not self.sandbox_networks.strip():
+            raise ValueError(
+                "HIPPOCAMPUS_SANDBOX has a service by plain http, which only a private address in"
+                " HIPPOCAMPUS_SANDBOX_NETWORKS may have: set that, or use https"
             )
         return self
 
@@ -1002,7 +1057,7 @@ def _explain(error: object) -> str:
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
     variable = next((old for old in _former_values() if FORMER_NAMES[old] == variable), variable)
-    is_secret = field in _ADDRESSES | _CELLS or field.endswith("api_key")
+    is_secret = bool(names) and SecretStr in get_args(Settings.model_fields[field].annotation)
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"
 

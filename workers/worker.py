@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger("workers.worker")
 
-#: A process group's Ctrl-C and its manager's SIGTERM that arrive together are one request.
-SAME_REQUEST_SECONDS = 0.25
 RESTART_SECONDS_MIN = 0.1
 RESTART_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 0.5
@@ -72,7 +70,7 @@ class Supervisor:
         if not self._stop.is_set():
             self._stop_asked_at = time.monotonic()
             self.stop()
-        elif time.monotonic() - self._stop_asked_at > SAME_REQUEST_SECONDS:
+        elif time.monotonic() - self._stop_asked_at > signals.SAME_REQUEST_SECONDS:
             os._exit(128 + number)
 
     def stop(self) -> None:
@@ -247,7 +245,7 @@ def main_of(pool_name: str, run: Callable[[Settings], Coroutine[Any, Any, None]]
         logs.configure(settings.log_level, settings.log_format)
         report_former_names()
         with traced(settings, pool_name):
-            asyncio.run(run(settings))
+            signals.run(run(settings))
     except (SettingsError, UnknownPoolError, PulseError, metrics_server.NoFreePortError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return EXIT_USAGE

@@ -36,7 +36,6 @@ from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerErro
 from pulse.extras import install_command
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from pulse.postgres.backoff import Backoff
-from pulse.sandbox.service import make_sandbox_backend
 from pulse.tools.registries import ToolRegistries
 from workers import migrate, redactors, settings
 from workers.agents import load as load_agents
@@ -50,6 +49,7 @@ from workers.models.call_gate import embedder_gate, generator_gate, reranker_gat
 from workers.models.factory import make_generator, make_query_embedder, make_reranker
 from workers.models.reach import report_unreachable
 from workers.process import logs, signals
+from workers.sandboxes import make_sandbox
 from workers.telemetry import metrics_server
 from workers.telemetry.traces import traced
 from workers.telemetry.writer_metrics import WriterMetrics
@@ -170,7 +170,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     settings.report_former_names()
     try:
         with traced(config, "writer"):
-            asyncio.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
+            signals.run(_run(config, {**load_agents(config.agents), **(agents or {})}))
     except (
         StartError,
         settings.SettingsError,
@@ -287,7 +287,7 @@ async def _serving(
         reranker = make_reranker(config, metrics.calls.observe, reranker_gate(config, pool, metrics.calls, "writer"))
         if reranker is not None:
             stack.push_async_callback(reranker.close)
-        tools = ToolRegistries(pool, make_sandbox_backend(config.sandbox))
+        tools = ToolRegistries(pool, make_sandbox(config))
         stack.push_async_callback(tools.close)
         api = build_api(
             config,

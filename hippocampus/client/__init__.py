@@ -11,7 +11,7 @@ from typing import Any
 
 from hippocampus.client.audit import AuditCalls
 from hippocampus.client.by_hand import ByHandCalls, WrittenMemoryOptions
-from hippocampus.client.calls import RETRY_WAIT_SECONDS_MAX, TIMEOUT_SECONDS, TRIES_MAX
+from hippocampus.client.calls import ATTEMPTS_MAX, RETRY_WAIT_SECONDS_MAX, TIMEOUT_SECONDS
 from hippocampus.client.erasures import ErasureCalls
 from hippocampus.client.errors import (
     ClientError,
@@ -96,9 +96,9 @@ from hippocampus.client.users import UserCalls
 from hippocampus.client.webhooks import WebhookCalls
 
 __all__ = [
+    "ATTEMPTS_MAX",
     "RETRY_WAIT_SECONDS_MAX",
     "TIMEOUT_SECONDS",
-    "TRIES_MAX",
     "ActRecord",
     "AddedDocumentRecord",
     "AgentRecord",

@@ -17,7 +17,7 @@ from hippocampus.client.errors import ConnectionFailedError, problem_of
 #: Of one attempt.
 TIMEOUT_SECONDS = 30.0
 #: Attempts at a safe call, the first included.
-TRIES_MAX = 4
+ATTEMPTS_MAX = 4
 #: How long a safe call waits in all between its attempts.
 RETRY_WAIT_SECONDS_MAX = 10.0
 _FIRST_WAIT_SECONDS = 0.2
@@ -84,12 +84,12 @@ class Calls:
     async def _call(self, method: str, path: str, *, is_safe: bool = False, **request: Any) -> Any:
         """Send a request, retry it if that is safe and the API is busy, and return the response's body."""
         waited_seconds = 0.0
-        for attempt in range(1, TRIES_MAX + 1):
+        for attempt in range(1, ATTEMPTS_MAX + 1):
             response = await self._send(method, path, **request)
             if response.status_code < 400:
                 return response.json() if response.content else None
             wait_seconds = _wait_seconds(response, attempt)
-            is_over = attempt == TRIES_MAX or waited_seconds + wait_seconds > self._retry_wait_seconds_max
+            is_over = attempt == ATTEMPTS_MAX or waited_seconds + wait_seconds > self._retry_wait_seconds_max
             if response.status_code not in _TRANSIENT or not (is_safe or method == "GET") or is_over:
                 break
             await asyncio.sleep(wait_seconds)

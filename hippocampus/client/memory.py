@@ -114,7 +114,7 @@ class MemoryCalls(Calls):
         return pick(Answer, {**found, "citations": tuple(pick(Citation, each) for each in found["citations"])})
 
     async def profile(self, user_id: str, **more: Any) -> Profile:
-        """Read what holds of a user, on one page with its sources; `more`: max_tokens, language, as_of."""
+        """Read what is known of a user, on one page with its sources; `more`: max_tokens, language, as_of."""
         found = await self._call("GET", self._user(user_id, "profile"), params=plain(more))
         return pick(Profile, {**found, "lines": tuple(pick(ProfileLine, each) for each in found["lines"])})
 

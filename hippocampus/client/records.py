@@ -141,7 +141,7 @@ class ProfileLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """What holds of a user, on one page; `left_out` counts what holds and is not on it."""
+    """What is known of a user, on one page; `left_out` counts what is known and is not on it."""
 
     text: str
     lines: Sequence[ProfileLine]
@@ -206,6 +206,7 @@ class KeyRecord:
     last_used_at: str | None
     expires_at: str | None
     revoked_at: str | None
+    user_roles: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,12 +232,18 @@ class ThreadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """What the key allows; `app_name` and `user_id` are None where it is bound to none."""
+    """What the key allows; `app_name` and `user_id` are None where it is bound to none.
+
+    Attributes:
+        user_roles: the roles of users that its calls may name, for tools and corpora; None: none with a key of one
+            user, any with another.
+    """
 
     key_id: str
     app_name: str | None
     user_id: str | None
     roles: Sequence[str]
+    user_roles: Sequence[str] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,7 +482,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookEndpointRecord:
-    """An address that is told of the app's events; without event types, of every type."""
+    """An address that receives the app's events; without event types, those of every type."""
 
     id: str
     url: str

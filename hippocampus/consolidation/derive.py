@@ -63,7 +63,7 @@ async def derive(
 
     Args:
         styles: the app's policy on which keys hold many values; only the deep stage uses it.
-        known_facts: what holds of the user before these turns, for the deep stage.
+        known_facts: what is known of the user before these turns, for the deep stage.
         known_insights: insights of the user that the deep stage may find again in other words.
         slice_tokens: estimated tokens of one generate call. Longer turns take several.
 

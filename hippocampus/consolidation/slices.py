@@ -112,7 +112,7 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
 async def read_known_facts(
     pool: Pool, generator: Generator, thread_id: UUID, as_of: datetime | None = None
 ) -> tuple[ExtractedFact, ...]:
-    """Read what holds of a thread's user, or held at a time, the oldest first, for a generator that reads it."""
+    """Read what is known of a thread's user, or was at a time, the oldest first, for a generator that reads it."""
     if not reads_known_facts(generator):
         return ()
     name, at = ("known_facts", ()) if as_of is None else ("known_facts_as_of", (as_of,))

@@ -30,4 +30,4 @@ class DocumentPart:
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio <= 1:
-            raise InvalidInputError(f"the ratio of documents must be above 0 and at most 1, not {self.ratio}")
+            raise InvalidInputError(f"the ratio of documents must be above 0 and at most 1, not {self.ratio!r:.40}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from functools import lru_cache
+from datetime import datetime
 from typing import Literal, TypeAlias
 
 from hippocampus.text.languages import Language
@@ -62,13 +61,11 @@ def fact_kind(fact_type: str, language: Language) -> str:
     return _FACT_KINDS[language].get(fact_type, fact_type)
 
 
-@lru_cache(maxsize=4096)
 def day(moment: datetime, language: Language, *, with_year: bool = True) -> str:
-    """Return a day in UTC in words: "8 May 2023", "2023年5月8日"; without its year: "8 May", "5月8日"."""
-    day_ = moment.astimezone(UTC)
+    """Return a moment's day in its zone in words: "8 May 2023", "2023年5月8日"; without its year: "8 May", "5月8日"."""
     if language == "zh":
-        return f"{day_.year}年" * with_year + f"{day_.month}月{day_.day}日"
-    return f"{day_.day} {_MONTHS[day_.month - 1]}" + f" {day_.year}" * with_year
+        return f"{moment.year}年" * with_year + f"{moment.month}月{moment.day}日"
+    return f"{moment.day} {_MONTHS[moment.month - 1]}" + f" {moment.year}" * with_year
 
 
 def change(holds: str, since: datetime, language: Language) -> str:

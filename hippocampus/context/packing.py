@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from itertools import chain, pairwise
 from typing import Any, NamedTuple
@@ -86,7 +86,7 @@ def pack(
     Args:
         candidates: of memory and fact, the best first; of history, the newest turn first.
         ratios: each section's share of `max_tokens`; that of documents only if they are part of the window. Where turns
-            match the query, history, memories that are no turns, and facts take less at first.
+            match the query, history, memories that are not turns, and facts take less at first.
         system_prompt: taken whole; if it exceeds its share, the others get less.
         language: of the labels; None: that of the candidates.
         query: chooses the lines of a memory that is too long.
@@ -746,4 +746,4 @@ def _time(item: ContextItem) -> float:
 
 def _day(item: ContextItem) -> float:
     moment = item.metadata.get("occurred_at")
-    return float(moment.astimezone(UTC).toordinal()) if isinstance(moment, datetime) else 0.0
+    return float(moment.toordinal()) if isinstance(moment, datetime) else 0.0

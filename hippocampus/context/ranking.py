@@ -1,7 +1,7 @@
 """The order in which a window takes the turns that match a query.
 
 Search ranks for the ten results that are read. A window holds fifty to three hundred turns, most of which share one
-word with the query or none, and there the query alone tells little. So behind the best turns, a turn moves up by what
+word with the query or none, and there the query alone says little. So behind the best turns, a turn moves up by what
 it shares with them, and if the query names its speaker.
 """
 
@@ -28,7 +28,7 @@ _NAMED = 0.15
 _SMALL_TALK_TERMS = 6
 #: How much of a turn is read.
 _CHARACTERS_MAX = 400
-#: Authors that are no names.
+#: Authors that are not names.
 _ROLES = frozenset(("user", "model", "assistant", "tool", "agent"))
 _NO_WORD = re.compile(r"[\W_]+")
 

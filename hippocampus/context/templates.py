@@ -1,7 +1,8 @@
 """How a window is written: one template for each of its parts, as plain text, Markdown, XML or messages of a chat API.
 
 A part is a format string. `dataclasses.replace(MARKDOWN, fact="* {text}")` changes one of them. Stored text reaches a
-part escaped, so that in none of the templates below it can pass for a header, a tag or another speaker's turn.
+part escaped, so that in none of the templates below it can pass for a header, a tag or another speaker's turn. Dates
+are those of the zone that an item's time has.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import html
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import datetime
 from functools import lru_cache
 from itertools import chain, groupby
 from types import MappingProxyType
@@ -124,10 +125,10 @@ class Template:
         """Return one of the four templates.
 
         Raises:
-            InvalidInputError: there is none of this name.
+            InvalidInputError: there is no template of this name.
         """
         if name not in TEMPLATES:
-            raise InvalidInputError(f"template is one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
+            raise InvalidInputError(f"template must be one of {', '.join(TEMPLATES)}, or a Template, not {name!r}")
         return TEMPLATES[name]
 
     @property
@@ -191,7 +192,7 @@ class Template:
         moment = item.metadata.get("occurred_at")
         if not isinstance(moment, datetime):
             return {"date": "", "iso": ""}
-        return {"date": day(moment, language, with_year=with_year), "iso": _utc_date(moment).isoformat()}
+        return {"date": day(moment, language, with_year=with_year), "iso": moment.date().isoformat()}
 
     def _changed(self, item: Written, language: Language) -> str:
         holds, since = item.metadata.get("changed"), item.metadata.get("changed_at")
@@ -309,7 +310,7 @@ class Writer:
             yield self._template.passage_of(members[0], self._language, "\n".join(lines), with_year=year != before_year)
 
     def days(self, items: Iterable[Written]) -> Iterator[tuple[str | None, Written]]:
-        """Yield items that are no turns of passages, each with the line above it if a day of the session begins."""
+        """Yield items that are not turns of passages, each with the line above it if a day of the session begins."""
         before, year = None, None
         for item in items:
             begun = None
@@ -364,7 +365,7 @@ def passage_key(item: Written) -> tuple[object, ...] | None:
     if not is_turn(item):
         return None
     moment = item.metadata.get("occurred_at")
-    return (item.metadata.get("thread_id"), _utc_date(moment) if isinstance(moment, datetime) else None)
+    return (item.metadata.get("thread_id"), moment.date() if isinstance(moment, datetime) else None)
 
 
 def begins_day(before: Written | None, item: Written) -> bool:
@@ -375,18 +376,13 @@ def begins_day(before: Written | None, item: Written) -> bool:
     if before is None:
         return not item.metadata.get("is_today")
     earlier = before.metadata.get("occurred_at")
-    return not isinstance(earlier, datetime) or _utc_date(earlier) != _utc_date(moment)
+    return not isinstance(earlier, datetime) or earlier.date() != moment.date()
 
 
 def year_of(item: Written) -> int | None:
-    """Return the year of an item, in UTC; None if its time is unknown."""
+    """Return the year of an item; None if its time is unknown."""
     moment = item.metadata.get("occurred_at")
-    return _utc_date(moment).year if isinstance(moment, datetime) else None
-
-
-@lru_cache(maxsize=4096)
-def _utc_date(moment: datetime) -> date:
-    return moment.astimezone(UTC).date()
+    return moment.year if isinstance(moment, datetime) else None
 
 
 def _follows(before: Written, item: Written) -> bool:

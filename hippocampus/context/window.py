@@ -39,7 +39,7 @@ class ContextItem:
         token_estimate: of the content, by the assembler's counter.
         metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns, its ``session_id`` and
             ``occurred_at``; ``is_today`` of a turn of the session; ``changed``, what holds instead of it by now;
-            ``truncated`` where something was cut off.
+            ``truncated`` where something was cut off. Dates are written in the zone of ``occurred_at``.
     """
 
     context_type: ContextType

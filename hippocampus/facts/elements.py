@@ -99,7 +99,7 @@ def value_text(value: Any, *, is_rule: bool = False) -> str:
     """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON.
 
     Args:
-        is_rule: the text is what the person asked for, not what holds of them.
+        is_rule: the text is what the person asked for, not a fact about them.
     """
     if isinstance(value, str):
         return value

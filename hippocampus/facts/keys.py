@@ -178,7 +178,7 @@ COLLECTIONS = frozenset(
 _SEVERAL = re.compile(
     r"\b(?:allergy|allergen|intolerance)\b|\b(?:diet|dietary|eating|food)\b.*\brestriction\b|不耐受|忌口|忌食|禁忌"
 )
-#: But not of what tells more about one: 'allergy_severity', 'date_of_allergy_test'.
+#: But not of what only describes one: 'allergy_severity', 'date_of_allergy_test'.
 _DETAIL = re.compile(r"\b(?:severity|severe|test|date|doctor|reaction|status)\b|程度|反应|检查|检测|医生|日期")
 
 #: Overrides by (fact type, normal form of the key).

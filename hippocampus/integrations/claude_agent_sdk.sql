@@ -11,7 +11,7 @@ FROM threads AS t
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t)
 
 -- name: load
--- app, user, session id, subpath ('' for the main transcript), type of the entries that are no turns
+-- app, user, session id, subpath ('' for the main transcript), type of the entries that are not turns
 SELECT e.actions::text
 FROM threads AS t JOIN events AS e ON e.thread_id = t.id
 WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t) AND e.invocation_id = $4
@@ -19,7 +19,7 @@ WHERE t.app_name = $1 AND t.user_id = $2 AND t.session_id = $3 AND is_open(t) AN
 ORDER BY e.sequence_num
 
 -- name: list_sessions
--- app, user, beginning of the session ids, type of the entries that are no turns
+-- app, user, beginning of the session ids, type of the entries that are not turns
 SELECT t.session_id, (extract(epoch FROM t.updated_at) * 1000)::bigint AS mtime,
        (SELECT jsonb_object_agg(s.key, s.value) FROM jsonb_each(t.state) AS s
         WHERE starts_with(s.key, 'claude_agent_sdk:')) AS summary

@@ -329,7 +329,7 @@ class _OwnLoop:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                # It ends with the program, even if nobody closes it.
+                # It ends with the program, even if it is never closed.
                 self._thread = threading.Thread(
                     target=_serve, args=(self._loop,), name="hippocampus-store", daemon=True
                 )

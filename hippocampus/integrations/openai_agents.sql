@@ -1,7 +1,7 @@
 -- Items of the OpenAI Agents SDK.
 
 -- name: newest_items
--- app, user, session id, type of the items that are no turns, at most this many (null: all); in sequence
+-- app, user, session id, type of the items that are not turns, at most this many (null: all); in sequence
 SELECT e.id, e.sequence_num, e.author, e.event_type::text, e.invocation_id, e.content::text, e.actions::text,
        e.occurred_at, e.created_at
 FROM threads AS t

@@ -109,13 +109,13 @@ class HippocampusConversationStore(ConversationStore):
 
     A conversation is the user's session of the same id. Messages come back as they were saved. What the user and the
     model said are turns of the session: found by the next search, and consolidated by workers. A branch that a
-    conversation has left stays remembered, since it was said; a fork has copies of its history that are no turns.
+    conversation has left stays remembered, since it was said; a fork has copies of its history that are not turns.
 
     `delete` erases the conversation's session with its messages and everything that was extracted from them; forks keep
     their history. A message that was erased by itself is left out of the history.
 
     Raises, from every method:
-        InvalidInputError: a conversation's id is no session's id, or a value is not JSON; nothing was changed.
+        InvalidInputError: a conversation's id is not valid for a session, or a value is not JSON; nothing was changed.
     """
 
     def __init__(self, memory: Hippocampus, user: str) -> None:

@@ -40,7 +40,7 @@ def record_event(
     """Return the event of a framework's record: a turn if it has the words of a user or an assistant.
 
     Args:
-        event_type: of a record that is no turn.
+        event_type: of a record that is not a turn.
         said_by: ``user`` or ``assistant``; None if no participant said it.
         is_rebuilt: the record follows from the text, and is not stored.
         fields: of the event.

@@ -1,6 +1,6 @@
 """Answers to questions from an app's documents, with citations that lead to the place.
 
-As `hippocampus.answers` does from the memory: the passages are numbered, a number that is none of theirs is dropped,
+As `hippocampus.answers` does from the memory: the passages are numbered, a number that is not one of theirs is dropped,
 and without a citation there is no answer. Where nothing matches, no model is called.
 """
 

@@ -66,7 +66,7 @@ def _checked(found: dict[str, Any]) -> dict[str, Any]:
     if sum(map(len, parts)) > TEXT_MAX:
         raise UnreadableError("too_large", f"the text is over {TEXT_MAX:,} characters: split the document")
     if not any(part.strip() for part in parts):
-        raise UnreadableError("empty", found.get("empty") or "the document has no text")
+        raise UnreadableError("empty", found.get("empty") or "the document has no text: add one that has")
     return {"title": _clean(found["title"])[:500], "parts": parts, "paged": found["paged"]}
 
 
@@ -81,7 +81,7 @@ def _html(data: bytes) -> dict[str, Any]:
         data, output_format="markdown", include_tables=True, include_comments=False, include_formatting=True
     )
     if not text:
-        raise UnreadableError("empty", "the page has no text, or is nested too deeply to be read")
+        raise UnreadableError("empty", "the page has no text, or is nested too deeply to be read: add its text")
     found = trafilatura.extract_metadata(data)
     return {"title": (found.title if found else None) or "", "parts": [text], "paged": False}
 
@@ -93,8 +93,8 @@ def _pdf(data: bytes) -> dict[str, Any]:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
         if "assword" in str(error) or "ecurity" in str(error):
-            raise UnreadableError("encrypted", "the PDF needs a password: store it without") from None
-        raise UnreadableError("broken", "the file is not a valid PDF") from None
+            raise UnreadableError("encrypted", "the PDF needs a password: save it without") from None
+        raise UnreadableError("broken", "the file is not a valid PDF: export it again") from None
     if len(document) > PAGES_MAX:
         raise UnreadableError("too_large", f"the PDF has {len(document):,} pages; at most {PAGES_MAX:,} are read")
     parts = []
@@ -113,7 +113,7 @@ def _pdf(data: bytes) -> dict[str, Any]:
         "title": (document.get_metadata_dict().get("Title") or "").strip(),
         "parts": parts,
         "paged": True,
-        "empty": f"none of the {len(document)} pages has text: recognise that of a scan first (OCR)",
+        "empty": f"none of the {len(document)} pages has text: a scan needs text recognition (OCR) first",
     }
 
 
@@ -203,23 +203,26 @@ def _check_archive(data: bytes) -> None:
     """Refuse an archive that unpacks to too much, is locked, or whose XML declares entities, before it is read."""
     if data.startswith(b"\xd0\xcf\x11\xe0"):
         raise UnreadableError(
-            "encrypted", "the file needs a password, or is of an Office before 2007: save it anew, without a password"
+            "encrypted", "the file needs a password, or is of an Office before 2007: save it again, without a password"
         )
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
     except zipfile.BadZipFile:
-        raise UnreadableError("broken", "the file is not a valid Office document") from None
+        raise UnreadableError("broken", "the file is not a valid Office document: save it again") from None
     parts = archive.infolist()
     # What an entry declares bounds what zipfile unpacks of it.
     if len(parts) > PARTS_MAX or sum(part.file_size for part in parts) > UNPACKED_MAX:
         raise UnreadableError(
-            "too_large", f"unpacked, the file has over {PARTS_MAX:,} parts or {UNPACKED_MAX >> 20} MB"
+            "too_large", f"unpacked, the file has over {PARTS_MAX:,} parts or {UNPACKED_MAX >> 20} MB: split it"
         )
     for part in parts:
         if part.flag_bits & 1:
             raise UnreadableError("encrypted", "the file needs a password: save it without")
         if part.file_size > 1 << 20 and part.file_size > RATIO_MAX * max(part.compress_size, 1):
-            raise UnreadableError("too_large", "a part of the file unpacks to more than a hundred times its size")
+            raise UnreadableError(
+                "too_large",
+                "a part of the file unpacks to more than a hundred times its size: save it again, or as PDF",
+            )
         if part.filename.lower().endswith((".xml", ".rels")):
             _check_xml(archive, part)
 
@@ -237,7 +240,9 @@ def _check_xml(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> None:
 
 
 def _refuse_entities() -> NoReturn:
-    raise UnreadableError("broken", "the file's XML declares a document type or entities, which Office never does")
+    raise UnreadableError(
+        "broken", "the file's XML declares a document type or entities, which Office never does: save it again"
+    )
 
 
 _READERS: dict[str, Callable[[bytes], dict[str, Any]]] = {

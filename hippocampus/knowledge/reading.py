@@ -104,7 +104,7 @@ async def read_document(
 def _read_plain(data: bytes, kind: str) -> ReadDocument:
     text = clean_text(_decoded(data)).replace("\r\n", "\n").replace("\r", "\n")
     if not text.strip():
-        raise UnreadableDocumentError("the document has no text", code="empty")
+        raise UnreadableDocumentError("the document has no text: add one that has", code="empty")
     if len(text) > TEXT_MAX:
         raise UnreadableDocumentError(f"the text is over {TEXT_MAX:,} characters: split the document", code="too_large")
     return ReadDocument(
@@ -147,7 +147,7 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise UnreadableDocumentError(
             f"the document is not valid {encoding.removesuffix('-sig').upper()} (at byte {error.start:,}):"
-            " convert it, or say its type"
+            " convert it, or name its type"
         ) from None
 
 
@@ -185,7 +185,7 @@ def _answer(ended: Ended, limits: Limits) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(ended.stdout)
     except ValueError:
         raise UnreadableDocumentError(
-            f"reading the document ended with code {ended.exit_code}: the file is damaged, or too large"
+            f"the reader ended with code {ended.exit_code}: the file is damaged or too large: save it again"
         ) from None
     if "error" in found:
         raise UnreadableDocumentError(found["error"], code=found["code"])

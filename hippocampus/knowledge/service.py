@@ -61,7 +61,7 @@ _REMOVED_AT_ONCE: Final = 50
 class KnowledgeService:
     """The corpora of one app.
 
-    A caller is a user (`user_id`) with `roles`, which whoever calls this vouches for, or the app itself (None). A user
+    A caller is a user (`user_id`) with `roles`, asserted by the calling program, or the app itself (None). A user
     reaches the user's own corpora, and those of which a reader or writer is ``*``, ``user:NAME`` or ``role:NAME``. The
     app reaches those that no user owns.
 
@@ -110,7 +110,7 @@ class KnowledgeService:
 
         Args:
             owner: the user whose own it is, and with whom it is erased; None: the app's.
-            readers: by default everyone for a corpus of the app, and nobody else for a user's.
+            readers: by default everyone for a corpus of the app, and only the owner for a user's.
             only_new: create it, and change none that exists.
 
         Raises:
@@ -123,7 +123,9 @@ class KnowledgeService:
             check_filled("owner", owner)
         check_names(description=description)
         if description is not None and len(description) > DESCRIPTION_LENGTH_MAX:
-            raise InvalidInputError(f"a description has up to {DESCRIPTION_LENGTH_MAX:,} characters")
+            raise InvalidInputError(
+                f"a description must have at most {DESCRIPTION_LENGTH_MAX:,} characters, not {len(description):,}"
+            )
         given_readers, given_writers = _grantees("readers", readers), _grantees("writers", writers)
         config = None if chunking is None else chunking.config()
         await STATEMENTS.fetchrow(
@@ -182,7 +184,7 @@ class KnowledgeService:
             self._pool, "corpus_to_remove", self._app, *_caller(user_id, ()), check_name("corpus", name)
         )
         if corpus_id is None:
-            raise CorpusAccessError(f"corpus {name!r} is another's: only its owner removes it")
+            raise CorpusAccessError(f"corpus {name!r} belongs to another user: only its owner may remove it")
         total = 0
         while count := int(
             (await STATEMENTS.execute(self._pool, "remove_documents", corpus_id, _REMOVED_AT_ONCE)).split()[-1]
@@ -445,7 +447,9 @@ class KnowledgeService:
             query: str, *, app_name: str, user_id: str, limit: int, vector: Sequence[float] | None, model: str | None
         ) -> list[ContextItem]:
             if app_name != self._app:
-                raise InvalidInputError(f"the documents are of app {self._app!r}, and the window is of {app_name!r}")
+                raise InvalidInputError(
+                    f"the documents are of app {self._app!r}, and the window is of {app_name!r}: use one app"
+                )
             # Without an embedder: a query that has no vector by now has none.
             lean = KnowledgeService(self._pool, self._app)
             found = await lean.search(
@@ -542,15 +546,15 @@ def _caller(user_id: str | None, roles: Collection[str]) -> tuple[str | None, li
         check_name("user_id", user_id)
     names = [check_name("role", each) for each in _several("roles", roles)] if roles else []
     if len(names) > ROLES_MAX:
-        raise InvalidInputError(f"a caller has up to {ROLES_MAX} roles, not {len(names)}")
+        raise InvalidInputError(f"a caller must have at most {ROLES_MAX} roles, not {len(names)}")
     if names and user_id is None:
-        raise InvalidInputError("roles are those of a user: give user_id, too")
+        raise InvalidInputError("roles need a user: give user_id, too")
     return user_id, names
 
 
 def _several(what: str, values: Collection[str]) -> list[str]:
     if isinstance(values, str):
-        raise InvalidInputError(f"{what} are a list of texts, not one text")
+        raise InvalidInputError(f"{what} must be a list of texts, not one text")
     if not values or len(values) > LIST_LENGTH_MAX:
         raise InvalidInputError(f"{what} must be from 1 to {LIST_LENGTH_MAX:,} texts, not {len(values):,}")
     return list(values)
@@ -560,11 +564,11 @@ def _grantees(what: str, given: Collection[str] | None) -> list[str] | None:
     if given is None:
         return None
     if isinstance(given, str) or len(given) > GRANTEES_MAX:
-        raise InvalidInputError(f"{what} are a list of at most {GRANTEES_MAX:,} texts")
+        raise InvalidInputError(f"{what} must be a list of at most {GRANTEES_MAX:,} texts")
     for each in given:
         kind, _, name = str(each).partition(":")
         if each != "*" and (kind not in ("user", "role") or not name):
-            raise InvalidInputError(f"each of {what} is *, user:NAME or role:NAME, not {each!r:.80}")
+            raise InvalidInputError(f"each of {what} must be *, user:NAME or role:NAME, not {each!r:.80}")
         check_name(what, name or "*")
     return sorted(set(given))
 
@@ -572,7 +576,7 @@ def _grantees(what: str, given: Collection[str] | None) -> list[str] | None:
 def _uri(given: str | None) -> str:
     if not isinstance(given, str) or not given.strip() or clean_text(given) != given or len(given) > URI_LENGTH_MAX:
         raise InvalidInputError(
-            f"source_uri is the document's address, of 1 to {URI_LENGTH_MAX:,} characters, not {given!r:.80}"
+            f"source_uri must be the document's address, of 1 to {URI_LENGTH_MAX:,} characters, not {given!r:.80}"
         )
     return given
 

@@ -15,10 +15,10 @@ the registry recorded of them.
     ended                      its recorded result is used
     begun, may be repeated     it is made again, with the same idempotency key
     begun, may not             its result is asked for: the run ends with an interrupt
-    cancelled with its run     as these two, but the model is told that it may have happened
-    waits for a person         it waits on
+    cancelled with its run     as these two, but the model learns that it may have happened
+    waits for a person         it keeps waiting
 
-Over another agent a call that was not begun is not made by the executor: the model is told.
+Over another agent the executor does not make a call that was not begun, and the model is informed.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OnUnknown: TypeAlias = Literal["ask", "tell"]
 
 #: Calls of one step that are made at once.
 CALLS_AT_ONCE_MAX = 8
-#: Calls of one step, at most; further ones are refused, and the model is told.
+#: Calls of one step, at most; further ones are refused, and the model is informed.
 CALLS_PER_STEP_MAX = 32
 #: Beyond these a model's calls are noise: they are not stored.
 CALLS_STORED_MAX = 128
@@ -128,11 +128,11 @@ class AgentExecutor:
     Args:
         model: a provider's generator that can call tools, such as that of `openai`, `anthropic` or `gemini`; or an
             agent that reports the calls of its model, as `AdkAgent` does.
-        system: what the model is told in addition; the conversation is the session's.
+        system: instructions for the model, in addition; the conversation is the session's.
         max_steps: calls of the model; the last one is made without tools.
         timeout_seconds: of one run. A run that waits for a person has ended.
         on_unknown: of a call that may have happened, and may not be repeated: ``ask`` for its result by an interrupt,
-            or ``tell`` the model that it may have happened, where nobody can be asked.
+            or ``tell`` the model that it may have happened, where no person can be asked.
         name: of the agent, for the tools' permissions.
     """
 
@@ -422,7 +422,7 @@ class AgentExecutor:
                 outcome.for_model(),
                 tool_call_id=call.id,
                 is_error=outcome.is_error,
-                # The result of a call is stored once, whoever stores it.
+                # The result of a call is stored once, by whichever process.
                 event_id=f"result-of-{key or call.id}",
             )
         )
@@ -432,7 +432,7 @@ class AgentExecutor:
     async def _settle(
         self, run: RunContext, conversation: Conversation, result: ExecutionResult
     ) -> list[dict[str, Any]]:
-        """Give every open call a result, or return the interrupts of those that wait on."""
+        """Give every open call a result, or return the interrupts of those that keep waiting."""
         answers = _answers(run.input.resume)
         known = {each for call in conversation.open_calls for each in (call.id, _result_id(call))}
         unknown = [each for each in answers if each not in known]
@@ -499,7 +499,7 @@ class AgentExecutor:
             return ToolOutcome(status="unknown", execution_id=last.id, error_code="outcome_unknown", error=_UNKNOWN)
         if lost.is_decided:
             return None
-        # Nobody was asked for a confirmation, and nobody will be.
+        # No person was asked for a confirmation, and none will be.
         await self._registry.confirm(last.id, user_id=user, approved=False)
         return ToolOutcome(status="refused", execution_id=last.id, error_code="tool_failed", error=_NOT_MADE)
 
@@ -524,7 +524,7 @@ class AgentExecutor:
             tool = await self._tool_of(call)
             if tool is not None and tool.nature == "again":
                 return None
-            # Not the confirmation of the call, which may be sent again: that is no result.
+            # Not the confirmation of the call, which may be sent again and is not a result.
             answer = answers.get(_result_id(call))
             if answer is not None and answer["status"] != "cancelled":
                 return ToolOutcome(status="succeeded", execution_id=last.id, value=answer.get("payload"))
@@ -537,7 +537,7 @@ class AgentExecutor:
         return ToolOutcome(
             status=last.status,
             execution_id=last.id,
-            # Of a call that nobody confirmed in time: it was not made.
+            # The call was not confirmed in time, so it was not made.
             error_code="denied" if last.error_code == "expired" else last.error_code or "tool_failed",  # type: ignore[arg-type]  # it is one of them
             error=last.error or "it failed",
         )

@@ -129,7 +129,7 @@ def parse_summary(reply: str, *, clip: bool = False) -> str:
 def parse_answer(reply: str, tokens_max: int, *, clip: bool = False) -> tuple[str | None, tuple[int, ...]]:
     """Return the answer, None if the passages do not hold it, and the numbers of the passages that it cites.
 
-    Which passages there are is not checked here: a number that is none of theirs leads nowhere, and is dropped.
+    Which passages there are is not checked here: a number that is not one of theirs leads nowhere, and is dropped.
 
     Args:
         tokens_max: of the answer.

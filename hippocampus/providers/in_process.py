@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from hippocampus.errors import MissingLibraryError, PermanentProviderError
 from hippocampus.providers.chunking import EmbeddingLimits
@@ -21,25 +20,97 @@ Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float
 #: Returns one score for each text, which may be numbers of a library's own.
 Score: TypeAlias = Callable[[str, list[str]], Iterable[Any]]
 
-#: After a model could not be loaded, how long a reranker fails at once: each search would try again.
+#: After a model could not be loaded, how long calls fail at once: each would load it again, which may take minutes.
 LOAD_PAUSE_SECONDS = 60.0
+_CODE = "in_process"
+
+Model = TypeVar("Model")
+Result = TypeVar("Result")
+
+
+class ModelThread(Generic[Model]):
+    """A library's model in a thread of its own: loaded by the first call, and used by one call at a time.
+
+    No other work waits for it. Of calls that were cancelled, only the one that runs is finished.
+    """
+
+    def __init__(self, name: str, load: Callable[[], Model], clock: Callable[[], float]) -> None:
+        """Load nothing yet.
+
+        Args:
+            name: the model's, for messages.
+            load: loads the model; it may take seconds, and download files. One that failed is not repeated within
+                `LOAD_PAUSE_SECONDS`.
+            clock: the seconds by which that time is measured.
+        """
+        self._name = name
+        self._load = load
+        self._clock = clock
+        self._model: Model | None = None
+        self._failed: tuple[float, str] | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="model")
+
+    async def run(self, call: Callable[[Model], Result]) -> Result:
+        """Return what the call makes of the model.
+
+        Raises:
+            PermanentProviderError: the model could not be loaded, or the call failed, whatever the library raised.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, call)
+
+    def close(self) -> None:
+        """Release the model. Idempotent."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._model = None
+
+    def _run(self, call: Callable[[Model], Result]) -> Result:
+        model = self._loaded()
+        try:
+            return call(model)
+        except Exception as error:  # noqa: BLE001 - a library's own errors
+            raise self._unusable(error) from None
+
+    def _loaded(self) -> Model:
+        model = self._model
+        if model is not None:
+            return model
+        if self._failed is not None and self._clock() - self._failed[0] < LOAD_PAUSE_SECONDS:
+            raise PermanentProviderError(self._failed[1], code=_CODE)
+        try:
+            self._model = model = self._load()
+        except Exception as error:  # noqa: BLE001 - a library's own errors
+            unusable = self._unusable(error)
+            self._failed = self._clock(), str(unusable)
+            raise unusable from None
+        return model
+
+    def _unusable(self, error: Exception) -> PermanentProviderError:
+        return PermanentProviderError(
+            f"{self._name}: the model cannot be used ({type(error).__name__}: {error})", code=_CODE
+        )
 
 
 class InProcessEmbedder(ChunkedEmbedder):
     """`hippocampus.providers.protocols.Embedder` by a library. No text leaves the machine."""
 
-    def __init__(self, model: str, load: Callable[[], Encode], limits: EmbeddingLimits, *, size: int | None) -> None:
+    def __init__(
+        self,
+        model: str,
+        load: Callable[[], Encode],
+        limits: EmbeddingLimits,
+        *,
+        size: int | None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Load nothing yet.
 
         Args:
             model: the name that is stored with each vector.
-            load: loads the model; it may take seconds, and download files.
+            load, clock: see `ModelThread`.
             size: the dimensions of its vectors; None: those of the first ones.
         """
         super().__init__(VectorSpace(model=model), limits, concurrency=1, size=size)
-        self._load = load
-        self._encode: Encode | None = None
-        self._lock = threading.Lock()
+        self._thread = ModelThread(model, load, clock)
 
     async def check(self) -> None:
         """Load the model and embed one word; see `hippocampus.providers.protocols.Checkable`."""
@@ -47,43 +118,22 @@ class InProcessEmbedder(ChunkedEmbedder):
 
     async def close(self) -> None:
         """Release the model. Idempotent."""
-        self._encode = None
+        self._thread.close()
 
     async def _embed_batch(self, batch: list[str], task: EmbeddingTask) -> Sequence[Sequence[Any]]:
-        return await asyncio.to_thread(self._run, batch, task)
-
-    def _run(self, batch: list[str], task: EmbeddingTask) -> Sequence[Sequence[float]]:
-        try:
-            with self._lock:
-                if self._encode is None:
-                    self._encode = self._load()
-                return self._encode(batch, task)
-        except _UNUSABLE as error:
-            raise _unusable(self._space.model, error) from None
+        return await self._thread.run(lambda encode: encode(batch, task))
 
 
 class InProcessReranker:
     """`hippocampus.providers.protocols.ModelReranker` by a library. No text leaves the machine."""
 
     def __init__(self, model: str, load: Callable[[], Score], *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Load nothing yet.
-
-        Args:
-            load: loads the model; it may take seconds, and download files. One that failed is not repeated within
-                `LOAD_PAUSE_SECONDS`.
-            clock: the seconds by which that time is measured.
-        """
-        self._model = model
-        self._load = load
-        self._clock = clock
-        self._score: Score | None = None
-        self._failed: tuple[float, str] | None = None
-        # A thread of its own: of calls that were given up, only the one that runs is finished, and no other work waits.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="rerank")
+        """Load nothing yet; see `ModelThread`."""
+        self._thread = ModelThread(model, load, clock)
 
     async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the model's scores; see `hippocampus.providers.protocols.Reranker`."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, query, list(texts))
+        return await self._thread.run(lambda score: [float(each) for each in score(query, list(texts))])
 
     async def check(self) -> None:
         """Load the model and score one text; see `hippocampus.providers.protocols.Checkable`."""
@@ -91,38 +141,7 @@ class InProcessReranker:
 
     async def close(self) -> None:
         """Release the model. Idempotent."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
-        self._score = None
-
-    def _run(self, query: str, texts: list[str]) -> list[float]:
-        score = self._loaded()
-        try:
-            return [float(each) for each in score(query, texts)]
-        except Exception as error:  # noqa: BLE001 - a library's own errors
-            raise _unusable(self._model, error) from None
-
-    def _loaded(self) -> Score:
-        score = self._score
-        if score is not None:
-            return score
-        if self._failed is not None and self._clock() - self._failed[0] < LOAD_PAUSE_SECONDS:
-            raise PermanentProviderError(self._failed[1], code=_CODE)
-        try:
-            self._score = score = self._load()
-        except Exception as error:  # noqa: BLE001 - a library's own errors
-            unusable = _unusable(self._model, error)
-            self._failed = self._clock(), str(unusable)
-            raise unusable from None
-        return score
-
-
-#: A missing file, a model that the library does not know, a download that failed.
-_UNUSABLE = (OSError, RuntimeError, ValueError, MemoryError)
-_CODE = "in_process"
-
-
-def _unusable(model: str, error: BaseException) -> PermanentProviderError:
-    return PermanentProviderError(f"{model}: the model cannot be used ({type(error).__name__}: {error})", code=_CODE)
+        self._thread.close()
 
 
 def library(name: str, extra: str | None = None) -> Any:

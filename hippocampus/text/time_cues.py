@@ -1,8 +1,8 @@
 """What search looks for where a query names a time: turns said then, and turns that speak of it from another day.
 
-A turn of 18 May that says 'two days ago', 'last Monday' or '前天' speaks of 16 May. So a query that names 16 May looks
-for each such expression in turns said at the distance that leads to it. Nothing is stored with a turn: every turn is
-found so, whenever it was appended, and appending pays nothing.
+A turn of 18 May that says 'two days ago', 'last Monday' or '前天' speaks of 16 May, and so does one of 2 May that says
+'in two weeks'. So a query that names 16 May looks for each such expression in turns said at the distance that leads to
+it. Nothing is stored with a turn: every turn is found so, whenever it was appended, and appending pays nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WIDE = 0.6
 #: A turn of the days after a span often speaks of it; and the longest span of which that is true.
 _AFTER = timedelta(days=3)
 _LONGEST_WITH_AFTER = timedelta(days=93)
-#: How far back 'ago' is looked for, by unit.
+#: How far back 'ago' is looked for, by unit; 'in two days' as far ahead, except years.
 _DAYS_MAX, _WEEKS_MAX, _MONTHS_MAX, _YEARS_MAX = 14, 8, 12, 20
 #: Of an expression that leads there only roughly, or that often means something else.
 _VAGUE = 0.5
@@ -61,9 +61,11 @@ _ASKING = frozenset(
     "what happen happens happened happening did do does doing done was were is are am be been being will would i we "
     "you he she they it me us my our your his her their s to in on at of the that this day date month year time "
     "then have has had go going went up about anything something everything tell say said remember any and there "
-    "all with between or".split()
+    "all with between or for plan plans planned planning schedule scheduled coming up agenda got".split()
 )
-_ASKING_HAN = re.compile("发生|什么|怎么样|哪些|那[天年]|[我你他她]们?|[了做干过的在有是会要呢吗吧啥事情都和]")
+_ASKING_HAN = re.compile(
+    "发生|什么|怎么样|哪些|那[天年]|[我你他她]们?|计划|安排|打算|日程|[了做干过的在有是会要呢吗吧啥事情都和]"
+)
 _WORD = re.compile(r"[^\W\d_]+")
 #: The one word of asking that is a common name.
 _WILL = re.compile(r"(?<=[a-z,] )Will\b")
@@ -137,6 +139,7 @@ def _of_span(span: TimeSpan, *, with_words: bool) -> Iterator[TimeCue]:
         for words in dict.fromkeys(holidays.spoken_on(span.start.date(), span.end.date())):
             yield TimeCue(*said, words, 1.0)
     yield from _agos(span)
+    yield from _aheads(span)
     if width <= _DAY * 1.5:
         yield from _of_day(span)
     elif width <= _WEEK * 1.2:
@@ -181,6 +184,26 @@ def _agos(span: TimeSpan) -> Iterator[TimeCue]:
                 yield TimeCue(*said, words, 1.0 if is_year else _VAGUE)
 
 
+def _aheads(span: TimeSpan) -> Iterator[TimeCue]:
+    """'in two days', '三周后'. What English says without 'ago' may be how long something takes."""
+    start, end = span.start, span.end
+    width = end - start
+    if width <= timedelta(days=32):
+        for number in range(1, _DAYS_MAX + 1):
+            for words, weight in _ahead("day", number):
+                yield TimeCue(start - _DAY * number, end - _DAY * number, words, weight)
+    if width <= timedelta(days=94):
+        about = _DAY * 2 if width < _WEEK else timedelta()
+        for number in range(1, _WEEKS_MAX + 1):
+            for words, weight in _ahead("week", number):
+                yield TimeCue(start - _WEEK * number - about, end - _WEEK * number + about, words, weight)
+    about = timedelta() if width > timedelta(days=20) else _DAY * 5
+    for number in range(1, _MONTHS_MAX + 1):
+        said = _months_on(start, -number) - about, _months_on(end, -number) + about
+        for words, weight in _ahead("month", number):
+            yield TimeCue(*said, words, weight if not about else _VAGUE)
+
+
 def _of_day(span: TimeSpan) -> Iterator[TimeCue]:
     start, end = span.start, span.end
     weekday = start.weekday()
@@ -201,6 +224,7 @@ def _of_day(span: TimeSpan) -> Iterator[TimeCue]:
         yield TimeCue(monday + _WEEK, monday + _WEEK + _DAY * 5, "'weekend'", 1.0)
         yield TimeCue(monday + _WEEK, monday + _WEEK * 2, "'上周' <-> '周末'", 1.0)
         yield TimeCue(monday + _WEEK, monday + _WEEK + _DAY * 5, "!'上周' & '周末'", _VAGUE)
+        yield from _coming_weekend(monday)
     yield from _of_week(TimeSpan(monday, monday + _WEEK), weight=_VAGUE)
     yield from _dates(span)
 
@@ -210,6 +234,7 @@ def _of_week(span: TimeSpan, *, is_weekend: bool = False, weight: float = 1.0) -
     if is_weekend:
         for words in ("'weekend'", "'周末'"):
             yield TimeCue(end, end + _DAY * 5, words, weight)
+        yield from _coming_weekend(start - _DAY * 5)
         return
     for words in ("'last' <-> 'week'", "!'上上' & '上周'", "'上星' <-> '星期'", "'上个' <-> '个星' <-> '星期'"):
         yield TimeCue(end, end + _WEEK, words, weight)
@@ -217,6 +242,23 @@ def _of_week(span: TimeSpan, *, is_weekend: bool = False, weight: float = 1.0) -
         yield TimeCue(end + _WEEK, end + _WEEK * 2, words, weight)
     for words in ("'next' <-> 'week'", "'下周'", "'下星' <-> '星期'", "'下个' <-> '个星' <-> '星期'"):
         yield TimeCue(start - _WEEK, start, words, weight)
+    for words in ("'week' <2> 'next'", "'下下' <-> '下周'", "'下下' <-> '下星'", "'下下' <-> '下个' <-> '个星'"):
+        yield TimeCue(start - _WEEK * 2, start - _WEEK, words, weight)
+    if weight < 1:
+        return
+    for weekday, name in enumerate(_WEEKDAYS):
+        day = start + _DAY * weekday
+        yield TimeCue(day - _DAY * 6, day, f"!('last' | 'next') & '{name}'", _VAGUE)
+        yield from _dates(TimeSpan(day, day + _DAY))
+
+
+def _coming_weekend(monday: datetime) -> Iterator[TimeCue]:
+    """'this weekend' in the days before it, 'next weekend' in the week before."""
+    saturday = monday + _DAY * 5
+    yield TimeCue(monday, saturday, "!(('last' | 'next') <-> 'weekend') & 'weekend'", 1.0)
+    yield TimeCue(monday, saturday, "!('上周' | '下周') & '周末'", 1.0)
+    yield TimeCue(monday - _WEEK, saturday, "'next' <-> 'weekend'", 1.0)
+    yield TimeCue(monday - _WEEK, monday, "'下周' <-> '周末'", 1.0)
 
 
 def _of_month(span: TimeSpan) -> Iterator[TimeCue]:
@@ -313,6 +355,26 @@ def _ago(unit: str, number: int) -> tuple[str, ...]:
     return tuple(words)
 
 
+@lru_cache(maxsize=256)
+def _ahead(unit: str, number: int) -> tuple[tuple[str, float], ...]:
+    """The expressions for so many units from then, and what each counts."""
+    count = f"('{_NUMBERS[number - 1]}' | '{number}')" if number <= len(_NUMBERS) else f"'{number}'"
+    spoken = f"{count} <-> '{unit}'" + (f" | 'coupl' <2> '{unit}'" if number == 2 else "")
+    words = [(f"!('{unit}' <-> 'ago' | ('last' | 'past') <-> {count}) & ({spoken}) & '{unit}'", _VAGUE)]
+    han = [_han_number(number), *(["两"] if number == 2 else [])]
+    for units in _HAN_UNITS[unit]:
+        for each in han:
+            later = " | ".join(_pairs(f"{each}{units}{after}") for after in _HAN_AFTER)
+            # 十三天后 is not 三天后.
+            larger = f"!'{'二' if each[0] == '十' else '十'}{each[0]}'"
+            words.append((f"{larger} & ({later}) & '{(each + units)[:2]}'", 1.0))
+    digits = " | ".join(_pairs(f"{units}{after}") for units in _HAN_UNITS[unit] for after in _HAN_AFTER)
+    words.append((f"({digits}) & '{number}'", 1.0))
+    if (unit, number) == ("month", 6):
+        words.append(("'半年' <-> '年后'", 1.0))
+    return tuple(words)
+
+
 @lru_cache(maxsize=64)
 def _han_weekday(prefix: str, name: str) -> tuple[str, ...]:
     """The forms of 上周五; without a prefix, of 周五."""
@@ -339,6 +401,7 @@ def _pairs(text: str) -> str:
 
 
 _COUNTS = "(" + " | ".join(f"'{word}'" for word in (*_NUMBERS, *map(str, range(1, 31)))) + ")"
+_HAN_AFTER = ("后", "以后", "之后")
 _HAN_UNITS = {"day": ("天",), "week": ("周", "个星期", "星期", "个礼拜"), "month": ("个月",), "year": ("年",)}
 #: By how many days after the day they are said, or years after the year.
 _NEAR_DAYS = {

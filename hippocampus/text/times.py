@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from datetime import MAXYEAR, MINYEAR, datetime, timedelta
-from typing import NamedTuple, TypeAlias
+from datetime import MAXYEAR, MINYEAR, datetime, timedelta, tzinfo
+from typing import NamedTuple, TypeAlias, overload
 
 from hippocampus.text import holidays
 
@@ -133,6 +133,24 @@ def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
     ]
     spans = spans or others or [span for span, _ in named]
     return (min if ahead else max)(spans, default=None)
+
+
+@overload
+def in_zone(moment: datetime, zone: tzinfo | None) -> datetime: ...
+
+
+@overload
+def in_zone(moment: None, zone: tzinfo | None) -> None: ...
+
+
+def in_zone(moment: datetime | None, zone: tzinfo | None) -> datetime | None:
+    """Return a moment in a zone; as it is, if that would be out of the calendar."""
+    if moment is None or zone is None or zone is moment.tzinfo:
+        return moment
+    try:
+        return moment.astimezone(zone)
+    except OverflowError:
+        return moment
 
 
 def iso_dates(span: TimeSpan) -> str:
@@ -430,6 +448,19 @@ def _han_date(match: _Match, now: datetime) -> _Ranges:
     return _month_spans(year, _number(match["month"]), 1, now, match["part"])
 
 
+def _han_month_date(match: _Match, now: datetime) -> _Ranges:
+    """下个月15号, 下个月初."""
+    steps = _HAN_STEPS[match[1]]
+    if match[3]:
+        return _month_part(steps, match[3], now)
+    month = _month_start(now.year, now.month + steps, now)
+    return _day_spans(month.year, month.month, _number(match[2]), now)
+
+
+def _month_part(steps: int, part: str, now: datetime) -> _Ranges:
+    yield TimeSpan(*_cut(*_months(now.year, now.month + steps, 1, now), part))
+
+
 def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace("{H}", _HAN))
 
@@ -553,6 +584,12 @@ _RELATIVE: tuple[_Rule, ...] = (
     ),
     (re.compile(rf"\bin ({_COUNT}) (day|week|month|year)s?\b"), lambda m, now: _ago(-_number(m[1]), m[2], now)),
     (
+        re.compile(rf"\b({_COUNT}) (day|week|month|year)s? from (?:now|today)\b"),
+        lambda m, now: _ago(-_number(m[1]), m[2], now),
+    ),
+    (re.compile(r"\bin a fortnight\b"), lambda m, now: _ago(-2, "week", now)),
+    (re.compile(r"\b(week|month|year|weekend) after next\b"), lambda m, now: _unit_spans(2, m[1], now)),
+    (
         re.compile(rf"\b(?:the )?(?:last|past) ({_COUNT}) (day|week|month|year)s\b"),
         lambda m, now: iter((TimeSpan(next(_ago(_number(m[1]), m[2], now)).start, _midnight(now) + _DAY),)),
     ),
@@ -597,6 +634,11 @@ _RELATIVE: tuple[_Rule, ...] = (
         re.compile(r"(上上|上|这|本|下下|下)?个?(周|星期|礼拜)([一二三四五六日天末1-7])"),
         _han_week,
     ),
+    (
+        _compiled(r"(上上|上|这|本|下下|下)个?月的?(?:({H}{1,3})[号日]|(初|中|底|末))"),
+        _han_month_date,
+    ),
+    (re.compile(r"(?<![年月个])月(初|中|底|末)"), lambda m, now: _month_part(0, m[1], now)),
     (
         re.compile(r"(上上|上|这|本|下下|下)个?(周|星期|礼拜|月)"),
         lambda m, now: _unit_spans(_HAN_STEPS[m[1]], _HAN_UNITS[m[2]], now),

@@ -54,10 +54,10 @@ _STATEMENTS = Statements("hippocampus.webhooks", "webhooks.sql", errors=BY_SQLST
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookEndpoint:
-    """An address that is told of an app's events, without its secrets.
+    """An address that receives an app's events, without its secrets.
 
     Attributes:
-        event_types: of which it is told; empty: every type.
+        event_types: those that it receives; empty: every type.
         failures_in_row: attempts since the last one that it answered with 2xx.
         disabled_at: None while events are sent to it.
     """
@@ -118,7 +118,7 @@ class WebhookService:
     async def add(
         self, app_name: str, url: str, *, event_types: Collection[str] = (), description: str = ""
     ) -> NewWebhook:
-        """Add an endpoint; it is told of what happens from now on.
+        """Add an endpoint; it receives what happens from now on.
 
         Args:
             url: https, or http for an address that the sender is allowed to reach in a private network.

@@ -175,7 +175,7 @@ class AdkAgent:
         return await settle(lost) if lost else ()
 
     async def _unanswered(self, run: RunContext) -> going_on.Unanswered | None:
-        """Return what an earlier run was lost before it answered; None if the session waits on, or has its answer.
+        """Return what an earlier run was lost before it answered; None if the session still waits, or has its answer.
 
         Raises:
             AgentError: there is neither.

@@ -48,8 +48,8 @@ def open_turn(events: Sequence[Event], cut: Collection[str]) -> list[Event]:
 def lost_calls(turn: Sequence[Event], key: SessionKey) -> list[LostCall]:
     """Return the calls of a turn that get no answer, in their order.
 
-    A call that waits for a person or for the client is none of them. One on which a person has decided is, until it has
-    a response after the decision.
+    A call that waits for a person or for the client is not one of them. One on which a person has decided is, until it
+    has a response after the decision.
     """
     calls: dict[str, LostCall] = {}
     confirmations: dict[str, str] = {}

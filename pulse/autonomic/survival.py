@@ -69,7 +69,7 @@ DISK_EFFECTS: Final = ("gc_vitals", "prune", "retention_now", "archive_record", 
 #: How long reflections are postponed when memory is short.
 SHED_SECONDS: Final = 300
 
-#: A breaker opens for a minute at first: twice that is no passing fault.
+#: A breaker opens for a minute at first: twice that is not a passing fault.
 LLM_DOWN_SECONDS: Final = 120
 
 NETWORK_SAMPLES: Final = 3

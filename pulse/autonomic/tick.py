@@ -37,7 +37,7 @@ WAKE_CHANNEL = "pulse_wake"
 POLL_SECONDS = 0.5
 #: The server ends a leader's session that shows no sign of life for so long.
 IDLE_SECONDS_MAX = 15.0
-PING_SECONDS = 5.0
+PING_SECONDS = 7.5
 #: Samples of a process that does not lead are stored this often.
 STORE_SECONDS = 15.0
 RECONCILE_SECONDS = 60.0

@@ -260,7 +260,7 @@ def _begin(collect: Callable[[], Any]) -> asyncio.Future[Any]:
 
 
 def _result(future: asyncio.Future[Any]) -> Any:
-    """Return a result; a panic of an extension, which is no Exception, is a failure of this measurement alone."""
+    """Return a result; a panic of an extension, which is not an Exception, is a failure of this measurement alone."""
     error = None if future.cancelled() else future.exception()
     if error is not None and not isinstance(error, Exception):
         raise RuntimeError(type(error).__name__) from error

@@ -2,7 +2,7 @@
 
 The position of the primary's log is read first, in a statement of its own that touches no table, and the replica is
 used once it has replayed that position. So a read sees every write that was acknowledged before it, by whichever
-process: no client has to carry a position. A replica that is behind, or fails, is passed over for the primary. So is a
+process: no client has to carry a position. A replica that is behind, or fails, is skipped for the primary. So is a
 server that replays the log of another primary, whose positions say nothing about this one's: which one it is, a server
 says once on each connection, and with each position through a pooler, which may lead to another server any time.
 """

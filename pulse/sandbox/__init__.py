@@ -1,1 +1,1 @@
-"""Code that nobody has read, run where it reaches nothing: no network, no file, no process, within limits."""
+"""Runs code that no person has read, where it reaches nothing: no network, no file, no process, within limits."""

@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pulse.extras import install_command
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import (
     EXIT_TIMEOUT,
@@ -39,6 +40,7 @@ from pulse.sandbox.seccomp import container_profile
 
 if TYPE_CHECKING:
     from pulse.outbound.addresses import Network
+    from pulse.outbound.client import OutboundClient
 
 #: Of a service's answer, beside output and files; and of the whole of it, whatever the limits are.
 _ANSWER_BYTES = 1 << 20
@@ -52,6 +54,8 @@ _STOP_SECONDS = 10.0
 #: Of the interpreter itself, beside what its code may use.
 _INTERPRETER_MB = 64
 _NOBODY = "65534:65534"
+#: What an engine gives a container of its own environment or settings, with the password of a proxy.
+_PROXIES = [form(f"{name}_proxy") for name in ("http", "https", "ftp", "no", "all") for form in (str.lower, str.upper)]
 #: Runs the code as a module. A line of standard error says that it began; the last one says that the code ended, with
 #: the value of its last expression if all went well. The code can forge the last one: it is only the code's own result.
 _PROGRAM = """import ast, json, resource, sys, traceback
@@ -83,8 +87,11 @@ except BaseException as error:
     code = 1
 try:
     shown = json.dumps(value, default=lambda other: repr(other)[:2000])
-except (ValueError, TypeError, RecursionError):
-    shown = json.dumps(repr(value)[:2000])
+except Exception:
+    try:
+        shown = json.dumps(repr(value)[:2000])
+    except Exception:
+        shown = json.dumps("<" + type(value).__name__ + ">")
 sys.stdout.flush()
 sys.stderr.write("\\n" + given["token"] + "=" + (shown if code == 0 else "") + "\\n")
 sys.stderr.flush()
@@ -103,7 +110,7 @@ class CommandBackend:
         env: the command's environment; empty by default.
     """
 
-    #: The command is the client of an engine: the code is none of its processes.
+    #: The command is the client of an engine: the code does not run in its processes.
     _is_client = False
 
     def __init__(
@@ -233,7 +240,7 @@ class ContainerBackend(CommandBackend):
             profile = Path(folder, "seccomp.json")
             profile.write_text(json.dumps(container_profile()))  # noqa: ASYNC240 - small, in a new folder
             command = [*self._command, "run", "--rm", "--interactive", "--sig-proxy=false", "--name", container]
-            command += ["--network", "none"]
+            command += ["--network", "none", *(f"--env={name}=" for name in _PROXIES)]
             command += ["--read-only", "--tmpfs", f"/work:rw,size={limits.disk_mb}m,mode=1777", "--workdir", "/work"]
             command += ["--shm-size", f"{limits.disk_mb}m", "--memory", memory, "--memory-swap", memory]
             command += ["--pids-limit", str(limits.processes), "--ulimit", "nofile=256:256", "--user", _NOBODY]
@@ -281,12 +288,11 @@ class RemoteBackend:
     def __init__(
         self, url: str, *, token: str | None = None, allowed: Sequence[Network] = (), name: str = "remote"
     ) -> None:
-        from pulse.outbound.client import OutboundClient
-
         self.name = name
         self._url = url
         self._token = token
-        self._client = OutboundClient(allowed, secret=True)
+        self._allowed = tuple(allowed)
+        self._client: OutboundClient | None = None
 
     async def check(self) -> str | None:
         """Calculate something."""
@@ -297,11 +303,15 @@ class RemoteBackend:
 
     async def execute(self, request: SandboxRequest) -> SandboxResult:
         """Run code; see `SandboxBackend.execute`."""
-        from pulse.outbound.client import TooLargeError
-
         problem = request.problem()
         if problem is not None:
             return refused(problem)
+        try:
+            from pulse.outbound.client import OutboundClient, TooLargeError
+        except ImportError:
+            return unavailable(f"a remote sandbox needs httpx, which is not installed: {install_command('tools')}")
+        if self._client is None:
+            self._client = OutboundClient(self._allowed, secret=True)
         limits = request.limits
         body = {
             "code": request.code,
@@ -338,7 +348,9 @@ class RemoteBackend:
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        await self._client.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
 
 def _encoded(files: Mapping[str, bytes]) -> dict[str, str]:

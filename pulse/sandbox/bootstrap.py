@@ -6,6 +6,7 @@ forge, and it is only the code's own result.
 
 import ast
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -65,11 +66,13 @@ def main() -> None:
 
 
 def shown(value: object) -> object:
-    """Return a value as JSON, or as text."""
+    """Return a value as JSON, or as text, or what it is: the code's own classes may refuse both."""
     try:
         return json.loads(json.dumps(value, default=lambda other: repr(other)[:2000]))
-    except (ValueError, TypeError, RecursionError):
-        return repr(value)[:2000]
+    except Exception:  # noqa: BLE001 - of the code
+        with contextlib.suppress(Exception):
+            return repr(value)[:2000]
+        return f"<{type(value).__name__}>"
 
 
 def written(before: dict[str, str]) -> dict[str, str]:
@@ -79,9 +82,12 @@ def written(before: dict[str, str]) -> dict[str, str]:
     for folder, _, names in os.walk("/work"):
         for name in names:
             path = pathlib.Path(folder) / name
-            if path.is_symlink() or not path.is_file() or path.stat().st_size > left:
-                continue
-            content = path.read_bytes()
+            try:
+                if path.is_symlink() or not path.is_file() or path.stat().st_size > left:
+                    continue
+                content = path.read_bytes()
+            except OSError:
+                continue  # the code has closed it, or a process of its own has removed it
             encoded = base64.b64encode(content).decode()
             key = str(path.relative_to("/work"))
             if before.get(key) != encoded:

@@ -2,7 +2,7 @@
 
 No network, no process and no user of the host; of its files only ``/usr``, read-only; a folder in memory of bounded
 size; a filter of system calls. bubblewrap is started with an empty environment, which ``/proc/1/environ`` would show,
-and never as root, whose processes RLIMIT_NPROC does not count. RLIMIT_CPU is no clock: the whole group is killed by
+and never as root, whose processes RLIMIT_NPROC does not count. RLIMIT_CPU is not a clock: the whole group is killed by
 wall-clock time, by the sum of its memory, and by its output.
 """
 
@@ -26,6 +26,7 @@ from pulse.sandbox.records import (
     Limits,
     SandboxRequest,
     SandboxResult,
+    is_inside,
     refused,
     unavailable,
 )
@@ -178,8 +179,10 @@ def _result(ended: Ended, request: SandboxRequest) -> SandboxResult:
     files: dict[str, bytes] = {}
     named = last.get("files")
     for path, encoded in named.items() if isinstance(named, dict) else ():
-        with contextlib.suppress(ValueError, TypeError):
-            files[str(path)[:200]] = base64.b64decode(encoded)
+        # The code can write the report itself, and what it names must not lead a caller out of a folder.
+        if is_inside(path):
+            with contextlib.suppress(ValueError, TypeError):
+                files[path] = base64.b64decode(encoded)
     return replace(result, value=last.get("value"), files=files)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 from pulse.errors import InvalidInputError
@@ -61,9 +62,9 @@ def read_limits(given: Mapping[str, Any]) -> Limits:
         lowest, highest = _BOUNDS[name]
         is_whole = not name.endswith("seconds")
         if isinstance(value, bool) or not isinstance(value, int if is_whole else int | float):
-            raise InvalidInputError(f"{name} of a sandbox is a number, not {value!r:.40}")
+            raise InvalidInputError(f"{name} of a sandbox must be a number, not {value!r:.40}")
         if not lowest <= value <= highest:
-            raise InvalidInputError(f"{name} of a sandbox is {lowest:g} to {highest:g}, not {value:g}")
+            raise InvalidInputError(f"{name} of a sandbox must be from {lowest:g} to {highest:g}, not {value:g}")
     return Limits(**given)
 
 
@@ -97,7 +98,9 @@ class SandboxRequest:
             return f"there are up to {FILES_MAX} files, of up to {self.limits.disk_mb} MB together"
         for path in self.files:
             if not is_inside(path):
-                return f"the path of a file is relative and stays below its folder, not {path[:60]!r}"
+                return f"the path of a file must be relative and stay below its folder, not {path[:60]!r}"
+            if any(str(folder) in self.files for folder in PurePosixPath(path).parents):
+                return f"a file is no folder: {path[:60]!r} is below another file"
         for name, value in self.env.items():
             if not name.isidentifier() or "\0" in value:
                 return f"a variable of the environment has a name, and no U+0000 in its value: not {name[:60]!r}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -18,6 +19,7 @@ from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
 from pulse.redaction import mask_and_cut
+from pulse.sandbox.choice import parse_sandbox
 from pulse.sandbox.records import (
     SANDBOX_STATUSES,
     SandboxBackend,
@@ -30,6 +32,7 @@ from pulse.tracing.manager import current_tracing
 
 if TYPE_CHECKING:
     from pulse.database import Pool
+    from pulse.outbound.addresses import Network
 
 #: Characters of the code and of each output that a row holds.
 STORED_CHARACTERS_MAX = 16_384
@@ -61,19 +64,35 @@ class SandboxExecution:
     ended_at: datetime | None
 
 
-def make_sandbox_backend(name: str) -> SandboxBackend:
-    """Return the backend of a name: ``monty`` (the default everywhere) or ``bwrap``.
+def make_sandbox_backend(
+    name: str,
+    *,
+    engine: Sequence[str] = ("podman",),
+    options: Sequence[str] = (),
+    token: str | None = None,
+    allowed: Sequence[Network] = (),
+) -> SandboxBackend:
+    """Return a backend: ``monty`` (the default everywhere), ``bwrap``, ``container:IMAGE`` or ``remote:URL``.
+
+    Args:
+        engine, options: of a container; see `ContainerBackend`. Podman's read-only temporary folders are set.
+        token, allowed: of a service; see `RemoteBackend`.
 
     Raises:
         InvalidInputError: there is no such backend.
     """
+    from pulse.sandbox.adapters import ContainerBackend, RemoteBackend
     from pulse.sandbox.bwrap import BwrapBackend
     from pulse.sandbox.monty import MontyBackend
 
-    kinds: dict[str, Callable[[], SandboxBackend]] = {"monty": MontyBackend, "bwrap": BwrapBackend}
-    if name not in kinds:
-        raise InvalidInputError(f"there is no sandbox {name!r:.60}; there are {', '.join(kinds)}")
-    return kinds[name]()
+    choice = parse_sandbox(name)
+    if choice.kind == "container":
+        is_podman = any(Path(word).name == "podman" for word in engine)
+        needed = ["--read-only-tmpfs=false"] if is_podman else []
+        return ContainerBackend(choice.place, engine=engine, options=[*needed, *options])
+    if choice.kind == "remote":
+        return RemoteBackend(choice.place, token=token, allowed=allowed)
+    return MontyBackend() if choice.kind == "monty" else BwrapBackend()
 
 
 class Sandbox:

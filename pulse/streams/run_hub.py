@@ -143,7 +143,7 @@ class Hub:
                 self._receive(message)
 
     def after(self, cursor: Cursor) -> list[Frame] | None:
-        """Return the frames after a cursor that the followers were just sent; None if it is none of theirs.
+        """Return the frames after a cursor that the followers were just sent; None if it is not one of theirs.
 
         Clients that are disconnected together come back together, and none of them has to catch up from the database.
         """

@@ -156,7 +156,7 @@ class ToolCatalog:
             limits: see `pulse.sandbox`.
         """
         if (code is None) != (input_schema is None):
-            raise InvalidInputError("a tool with code has an input_schema, and one without has none")
+            raise InvalidInputError("input_schema describes the arguments of code: give both, or neither")
         schema = input_schema or {
             "type": "object",
             "properties": {"code": {"type": "string", "maxLength": 100_000, "description": "Python."}},
@@ -455,7 +455,10 @@ class ToolCatalog:
     ) -> None:
         unknown = set(references) - set(loaded.schemes)
         if unknown:
-            raise InvalidInputError(f"no operation uses the security scheme {min(unknown)!r:.80}")
+            known = ", ".join(loaded.schemes) or "none"
+            raise InvalidInputError(
+                f"no operation uses the security scheme {min(unknown)!r:.80}; those in use: {known:.400}"
+            )
         for reference in references.values():
             credential_rules.check_reference(reference)
         missing = {
@@ -466,7 +469,9 @@ class ToolCatalog:
         if missing:
             raise openapi.DocumentError(missing)
         if references and len(origins) > 1:
-            raise openapi.DocumentError({"/servers": "its operations have several origins: credentials are for one"})
+            raise openapi.DocumentError(
+                {"/servers": "its operations have several origins, credentials only one: split it by origin"}
+            )
         addressed = [*origins, *(each["token_url"] for each in loaded.schemes.values() if each["type"] == "oauth2")]
         if references and not networks and any(urlsplit(each).scheme == "http" for each in addressed):
             raise openapi.DocumentError({"/servers": credential_rules.UNENCRYPTED})
@@ -492,15 +497,21 @@ def _definition(
     """
     SchemaCheck(input_schema, what="the schema of its arguments")
     if input_schema.get("type") != "object":
-        raise InvalidInputError("the schema of a tool's arguments is of the type object")
+        found = input_schema.get("type")
+        raise InvalidInputError(f"the schema of a tool's arguments must be of the type object, not {found!r:.40}")
     if output_schema is not None:
         SchemaCheck(output_schema, what="the schema of its result")
     if nature not in ("again", "once"):
-        raise InvalidInputError(f"the nature of a tool is again or once, not {nature!r:.40}")
+        raise InvalidInputError(f"the nature of a tool must be again or once, not {nature!r:.40}")
     if isinstance(timeout_seconds, bool) or not 0 < timeout_seconds <= 3600:
-        raise InvalidInputError(f"timeout_seconds of a tool must be at most 3,600, not {timeout_seconds!r:.40}")
+        raise InvalidInputError(
+            f"timeout_seconds of a tool must be above 0 and at most 3,600, not {timeout_seconds!r:.40}"
+        )
     if len(description) > 8192 or len(display_name) > _NAME_LENGTH_MAX:
-        raise InvalidInputError("a tool's description has up to 8,192 characters, its display name up to 255")
+        raise InvalidInputError(
+            f"a tool's description must have at most 8,192 characters, its display name {_NAME_LENGTH_MAX},"
+            f" not {len(description):,} and {len(display_name):,}"
+        )
     definition: dict[str, Any] = escape_state(
         {
             "display_name": display_name,

@@ -19,8 +19,8 @@ from pulse.tools.records import ToolContext, ToolError
 class PythonTool:
     """A function of this process, plain or a coroutine, with a JSON Schema of its arguments.
 
-    A parameter that is annotated with `ToolContext` gets the call's context, and is no argument. Plain functions run in
-    a thread.
+    A parameter that is annotated with `ToolContext` gets the call's context; it is not an argument. Plain functions run
+    in a thread.
 
     Raises:
         InvalidInputError: it has ``*args`` or ``**kwargs``, or an annotation that no schema can express.
@@ -36,7 +36,9 @@ class PythonTool:
             raise InvalidInputError(f"the annotations of {_name(func)} cannot be read: {error}") from None
         for name, parameter in inspect.signature(func).parameters.items():
             if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-                raise InvalidInputError(f"{_name(func)}: a tool's parameters have names; {parameter} has none")
+                raise InvalidInputError(
+                    f"{_name(func)}: every parameter of a tool must have a name of its own, not {parameter}"
+                )
             kind = hints.get(name, Any)
             if kind is ToolContext:
                 self._context = name

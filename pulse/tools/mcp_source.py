@@ -140,11 +140,13 @@ async def list_definitions(
     except ToolError:
         raise
     except TimeoutError:
-        raise ToolError("the MCP server did not answer in time", "timeout") from None
+        raise ToolError(
+            f"the MCP server did not list its tools within {LIST_SECONDS:g} s: try again", "timeout"
+        ) from None
     except Exception as error:  # noqa: BLE001 - groups of errors of several libraries
         raise _failure(error) from None
     if len(found) > TOOLS_MAX:
-        raise InvalidInputError(f"the server has over {TOOLS_MAX} tools; nothing was stored")
+        raise InvalidInputError(f"the server has over {TOOLS_MAX} tools, and nothing was stored: divide it")
     return found
 
 
@@ -196,7 +198,9 @@ async def call(
     except Exception as error:  # noqa: BLE001 - as above
         failure = _failure(error)
         if is_sent and nature == "once" and failure.code == "tool_failed":
-            raise ToolError("the MCP server did not answer: it may have happened; check", "outcome_unknown") from None
+            raise ToolError(
+                "the MCP server did not answer: it may have happened; check before you repeat it", "outcome_unknown"
+            ) from None
         if is_sent and nature == "once" and failure.code == "too_large":
             raise ToolError(f"the call was made, but {failure}", "too_large") from None
         raise failure from None
@@ -225,7 +229,10 @@ def _failure(error: BaseException) -> ToolError:
     if any(isinstance(each, addresses.UnencryptedError) for each in found):
         return ToolError(credentials.UNENCRYPTED, "blocked_address")
     if any(isinstance(each, addresses.RefusedAddressError) for each in found):
-        return ToolError("the address of this MCP server may not be reached: it is not public", "blocked_address")
+        return ToolError(
+            "the address of this MCP server is not public, nor in its allowed_networks; tell its operator",
+            "blocked_address",
+        )
     if any(isinstance(each, TooLargeError) for each in found):
         return ToolError("the answer of the MCP server is too large, or compressed: ask for less", "too_large")
     return ToolError(

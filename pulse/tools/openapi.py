@@ -115,9 +115,9 @@ def parse(text: str | bytes | Mapping[str, Any]) -> Mapping[str, Any]:
         size = len(raw)
         found = _parse_text(raw) if size <= DOCUMENT_BYTES_MAX else None
     if size > DOCUMENT_BYTES_MAX:
-        raise DocumentError({"/": f"it has over {DOCUMENT_BYTES_MAX:,} bytes"})
+        raise DocumentError({"/": f"it has over {DOCUMENT_BYTES_MAX:,} bytes: split it"})
     if not isinstance(found, Mapping):
-        raise DocumentError({"/": "it is not an object"})
+        raise DocumentError({"/": f"it must be an object, not {type(found).__name__}"})
     try:
         check_depth(found, "it", depth_max=DEPTH_MAX)
     except InvalidInputError as error:
@@ -168,7 +168,7 @@ def _parse_text(raw: bytes) -> Any:
             return json.loads(text)
         return _parse_yaml(text)
     except RecursionError:
-        raise DocumentError({"/": f"it is nested more than {DEPTH_MAX} deep"}) from None
+        raise DocumentError({"/": f"it is nested more than {DEPTH_MAX} deep: use $ref"}) from None
     except DocumentError:
         raise
     except ValueError as error:
@@ -728,15 +728,15 @@ def check_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-            problem = "is not an absolute http or https URL"
+            problem = "must be an absolute http or https URL"
         elif "@" in parts.netloc:
-            problem = "has a user: name a credential instead"
+            problem = "must have no user: name a credential instead"
         elif parts.query or parts.fragment:
-            problem = "has a query or a fragment"
+            problem = "must have neither query nor fragment"
         elif not url.isascii() or not url.isprintable() or " " in url or len(url) > 2048:
-            problem = "has up to 2,048 printable ASCII characters"
+            problem = "must have at most 2,048 printable ASCII characters"
     except ValueError:
-        problem = "is not an absolute http or https URL"
+        problem = "must be an absolute http or https URL"
     if problem:
         raise InvalidInputError(f"a server's URL {problem}")
     return url.rstrip("/")

@@ -56,7 +56,7 @@ def read_permissions(given: Mapping[str, Any] | None) -> Permissions:
     if given is None:
         return Permissions()
     if not isinstance(given, Mapping):
-        raise InvalidInputError(f"permissions are an object, not {type(given).__name__}")
+        raise InvalidInputError(f"permissions must be an object, not {type(given).__name__}")
     unknown = [key for key in given if key not in Permissions.__dataclass_fields__]
     if unknown:
         known = ", ".join(Permissions.__dataclass_fields__)
@@ -84,7 +84,7 @@ def _number(key: str, value: Any) -> float | int:
     lowest, highest = _BOUNDS[key]
     is_number = isinstance(value, int) or (isinstance(value, float) and key == "rate_limit")
     if isinstance(value, bool) or not is_number or not lowest <= value <= highest:
-        raise InvalidInputError(f"{key} of a tool is {lowest:g} to {highest:g}, not {value!r:.40}")
+        raise InvalidInputError(f"{key} of a tool must be from {lowest:g} to {highest:g}, not {value!r:.40}")
     number: float | int = value
     return number
 
@@ -95,7 +95,9 @@ def _names(key: str, value: Any) -> tuple[str, ...]:
         or len(value) > _NAMES_MAX
         or not all(isinstance(name, str) and 0 < len(name) <= 255 for name in value)
     ):
-        raise InvalidInputError(f'{key} of a tool is a list of up to {_NAMES_MAX} names, or ["*"], not {value!r:.60}')
+        raise InvalidInputError(
+            f'{key} of a tool must be a list of up to {_NAMES_MAX} names, or ["*"], not {value!r:.60}'
+        )
     return tuple(value)
 
 
@@ -104,7 +106,7 @@ def _confirmation(value: Any) -> Confirmation:
         return "always" if value else "never"
     if value == "unsafe":
         return "unsafe"
-    raise InvalidInputError(f'requires_confirmation of a tool is false, true or "unsafe", not {value!r:.40}')
+    raise InvalidInputError(f'requires_confirmation of a tool must be false, true or "unsafe", not {value!r:.40}')
 
 
 def _is_in(allowed: Collection[str], names: Collection[str]) -> bool:

@@ -118,7 +118,7 @@ def _of_property(described: Sequence[Mapping[str, Any]], key: Any) -> list[Any]:
         else:
             found.extend(each[name] for name in ("additionalProperties", "unevaluatedProperties") if name in each)
         patterns = each.get("patternProperties")
-        # Whichever of them matches: what is hidden too much is no leak.
+        # Whichever of them matches: hiding too much leaks nothing.
         found.extend(patterns.values() if isinstance(patterns, Mapping) else ())
     return found
 

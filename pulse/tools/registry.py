@@ -180,8 +180,8 @@ class ToolRegistry(ToolCatalog):
         if roles is None:
             roles = await self._read_roles(user_id)
         # Without a connection that listens, each list asks for what changed since the last.
-        is_told = self._listener is not None and self._listener.is_listening and not self._is_marked
-        if not is_told or time.monotonic() - self._read_at > _POLL_SECONDS:
+        is_current = self._listener is not None and self._listener.is_listening and not self._is_marked
+        if not is_current or time.monotonic() - self._read_at > _POLL_SECONDS:
             await self._refresh()
         return [
             entry.tool
@@ -316,8 +316,8 @@ class ToolRegistry(ToolCatalog):
         """Decide on a call that waits for a person: make it, once, with exactly its arguments, or refuse it.
 
         A second decision, or one after a day, answers ``denied`` and calls nothing. While `max_concurrency` calls run,
-        the answer is ``rate_limited``, and the call waits on; so it does where this process has not the tool's function
-        or sandbox. Never raises, as `call`.
+        the answer is ``rate_limited``, and the call keeps waiting; so it does where this process lacks the tool's
+        function or sandbox. Never raises, as `call`.
         """
         try:
             if approved and (elsewhere := await self._elsewhere(execution_id, user_id)) is not None:
@@ -355,7 +355,7 @@ class ToolRegistry(ToolCatalog):
         if row is None:
             return None
         missing = {
-            "python": row["name"] not in self._functions and "the function of this tool is not in this process",
+            "python": row["name"] not in self._functions and f"this process has no function for {row['name']}",
             "sandbox": self._sandbox is None and "this process has no sandbox",
         }.get(row["kind"])
         if not missing:
@@ -364,7 +364,7 @@ class ToolRegistry(ToolCatalog):
             status="waiting",
             execution_id=execution_id,
             error_code="tool_failed",
-            error=f"{missing}: confirm it where it is; the call waits on",
+            error=f"{missing}: confirm the call in one that has; until then it waits",
         )
 
     async def _decide(
@@ -385,7 +385,7 @@ class ToolRegistry(ToolCatalog):
             message = {
                 (True, True): "a person has to confirm this call: it has no result to be given",
                 (False, True): "the user's client has to answer this call: give its result",
-            }.get((is_answer, code == "waiting"), "too many calls of this tool run: decide again in 1 s; it waits on")
+            }.get((is_answer, code == "waiting"), "too many calls of this tool run: decide again in 1 s")
             return ToolOutcome(
                 status="waiting",
                 execution_id=execution_id,
@@ -643,11 +643,11 @@ class ToolRegistry(ToolCatalog):
             case "python":
                 function = self._functions.get(tool.name)
                 if function is None:
-                    raise ToolError("the function of this tool is not in this process")
+                    raise ToolError(f"this process has no function for {tool.name}: call register_tool in it")
                 return await function(call.given, context)
             case "sandbox":
                 if self._sandbox is None:
-                    raise ToolError("this process has no sandbox, and code never runs without one")
+                    raise ToolError("this process has no sandbox, and code never runs without one: tell its operator")
                 return await sandboxed.run_tool(
                     self._sandbox, tool.operation, call.given, context=context, timeout_seconds=tool.timeout_seconds
                 )
@@ -656,9 +656,9 @@ class ToolRegistry(ToolCatalog):
                     return await self._execute_remotely(entry, call, source)
                 async with self._reached(tool) as found:
                     if found is None:
-                        raise ToolError("the source of this tool is gone")
+                        raise ToolError("the source of this tool was removed: list the tools again")
                     return await self._execute_remotely(entry, call, found)
-        raise ToolError("this tool is the user's client's")
+        raise ToolError("this tool is executed by the user's client, not here")
 
     async def _execute_remotely(self, entry: _Entry, call: _Call, source: _Source) -> Any:
         tool = entry.tool
@@ -788,7 +788,7 @@ class ToolRegistry(ToolCatalog):
 
 
 def _named(roles: Collection[str]) -> Collection[str]:
-    """Return a caller's roles: ``*`` is nobody's, but stands for any in permissions."""
+    """Return a caller's roles: ``*`` is not a role, but stands for any in permissions."""
     return [each for each in roles if each != "*"]
 
 

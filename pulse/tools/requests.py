@@ -109,7 +109,7 @@ def _plain(value: Any) -> str:
 
 def _header(name: str, text: str) -> str:
     if not text.isascii() or not text.isprintable():
-        raise ToolError(f"{name} is a header: it has printable ASCII characters only", "invalid_arguments")
+        raise ToolError(f"{name} is sent as a header: use printable ASCII characters only", "invalid_arguments")
     return text
 
 
@@ -125,7 +125,7 @@ def _body(media_type: str, value: Any) -> bytes:
         ).encode()
     except (ValueError, UnicodeEncodeError):
         raise ToolError(
-            "body: a text with a lone surrogate, or a number that JSON does not have", "invalid_arguments"
+            "the body has a lone surrogate, NaN or Infinity, which cannot be sent: leave it out", "invalid_arguments"
         ) from None
 
 
@@ -215,7 +215,7 @@ class HttpCaller:
         except (ValueError, TypeError, KeyError, AttributeError):
             token, seconds = "", 0.0
         if response.status != 200 or not token:
-            raise ToolError(f"the tool's server gave no token (status {response.status}); tell its operator")
+            raise ToolError(f"the tool's server issued no token (status {response.status}); tell its operator")
         self._tokens[name] = (token, time.monotonic() + seconds - _TOKEN_MARGIN_SECONDS)
         return token
 
@@ -229,9 +229,9 @@ async def download(client: OutboundClient, url: str, *, max_bytes: int, timeout_
     try:
         response = await _send(client, "GET", url, {}, None, "again", max_bytes, timeout_seconds)
     except TimeoutError:
-        raise ToolError("the document was not received in time", "timeout") from None
+        raise ToolError(f"the document was not received within {timeout_seconds:g} s: try again", "timeout") from None
     if response.status != 200:
-        raise ToolError(f"the document cannot be read: its server answered {response.status}")
+        raise ToolError(f"the document cannot be read: its server answered {response.status}; check its URL")
     return response.body
 
 
@@ -258,7 +258,10 @@ async def _send(
     except UnencryptedError:
         raise ToolError(credentials.UNENCRYPTED, "blocked_address") from None
     except RefusedAddressError:
-        raise ToolError("the address of this tool may not be reached: it is not public", "blocked_address") from None
+        raise ToolError(
+            "the address of this tool is not public, nor in allowed_networks of its source; tell its operator",
+            "blocked_address",
+        ) from None
     except TooLargeError:
         made = "" if nature == "again" else "the call was made, but "
         raise ToolError(f"{made}the response is over {max_bytes:,} bytes: ask for less", "too_large") from None
@@ -267,12 +270,14 @@ async def _send(
     except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, OSError):
         if nature == "once":
             raise ToolError(
-                "the connection broke after the request was sent: it may have happened; check before you repeat it",
+                "the connection was lost after the request was sent: it may have happened; check before you repeat it",
                 "outcome_unknown",
             ) from None
-        raise ToolError("the connection to the tool's server broke") from None
+        raise ToolError("the connection to the tool's server was lost: the call may be repeated") from None
     except (UnicodeEncodeError, httpcore.UnsupportedProtocol, ValueError):
-        raise ToolError("the request cannot be written as HTTP", "invalid_arguments") from None
+        raise ToolError(
+            "the arguments cannot be sent over HTTP: leave out control characters", "invalid_arguments"
+        ) from None
 
 
 def _result(response: Response, secrets: Sequence[str]) -> Any:
@@ -293,7 +298,7 @@ def _result(response: Response, secrets: Sequence[str]) -> Any:
         try:
             return without(json.loads(text), secrets)
         except (ValueError, RecursionError):
-            raise ToolError("the tool's server sent JSON that cannot be read") from None
+            raise ToolError("the tool's server sent invalid JSON; tell its operator") from None
     if named.partition("/")[0].strip().lower() == "text" or not named:
         return without(text, secrets)
     return {"content_type": named[:120], "bytes": len(response.body)}

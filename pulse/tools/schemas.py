@@ -45,7 +45,7 @@ class SchemaCheck:
         check_depth(schema, what)
         try:
             if len(json.dumps(schema)) > SCHEMA_BYTES_MAX:
-                raise InvalidInputError(f"{what} is over {SCHEMA_BYTES_MAX:,} bytes")
+                raise InvalidInputError(f"{what} is over {SCHEMA_BYTES_MAX:,} bytes: shorten it")
             jsonschema_rs.meta.validate(dict(schema))
             self._validator = jsonschema_rs.Draft202012Validator(
                 dict(schema), validate_formats=True, retriever=refuse_reference

@@ -27,7 +27,7 @@ class Recorder:
         self.service = service
         self.content = content
         self._ratio = sample_ratio
-        self._random = random.Random()  # noqa: S311 - ids of spans are no secrets
+        self._random = random.Random()  # noqa: S311 - ids of spans are not secrets
         self._tail = Tail(export)
 
     @property

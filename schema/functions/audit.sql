@@ -59,7 +59,8 @@ BEGIN
     CASE TG_TABLE_NAME
     WHEN 'api_keys' THEN
         v_action := CASE TG_OP WHEN 'INSERT' THEN 'key_created' WHEN 'DELETE' THEN 'key_deleted' ELSE 'key_revoked' END;
-        v_target := v_target || jsonb_build_object('roles', r -> 'roles');
+        v_target := v_target || jsonb_build_object('roles', r -> 'roles')
+                             || jsonb_strip_nulls(jsonb_build_object('user_roles', r -> 'user_roles'));
     WHEN 'erasures' THEN
         v_action := 'erasure_requested';
         v_target := v_target || jsonb_build_object(

@@ -231,7 +231,7 @@ $$;
 
 -- A decision on a call that waits: it runs, once, with exactly the arguments that are returned; or it is refused.
 -- p_is_answer: the user's client gives the result of its own tool, instead of a person confirming another's; NULL: not
--- known. `outcome`: 'confirmed', 'denied', 'gone' (decided before, expired, or no such call); it waits on if it is
+-- known. `outcome`: 'confirmed', 'denied', 'gone' (decided before, expired, or no such call); it keeps waiting if it is
 -- 'other' (an answer where a person has to confirm, or the reverse) or 'busy' (max_concurrency calls of the tool run).
 CREATE OR REPLACE FUNCTION decide_tool_call(
     p_app_name text, p_user_id text, p_id uuid, p_is_confirmed boolean, p_seconds double precision,

@@ -113,7 +113,7 @@ CREATE OR REPLACE TRIGGER audit_log_append_only BEFORE UPDATE OR DELETE ON audit
 CREATE OR REPLACE TRIGGER audit_log_not_truncated BEFORE TRUNCATE ON audit_log
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
 
-CREATE OR REPLACE TRIGGER audit_api_keys AFTER INSERT OR DELETE OR UPDATE OF revoked_at, roles, app_name, user_id
+CREATE OR REPLACE TRIGGER audit_api_keys AFTER INSERT OR DELETE OR UPDATE OF revoked_at, roles, app_name, user_id, user_roles
     ON api_keys FOR EACH ROW EXECUTE FUNCTION audit_act();
 
 CREATE OR REPLACE TRIGGER audit_erasures AFTER INSERT ON erasures FOR EACH ROW EXECUTE FUNCTION audit_act();

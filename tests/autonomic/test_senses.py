@@ -13,7 +13,15 @@ import pytest
 from pulse.autonomic import Sample
 from pulse.autonomic.watchers import in_thread
 from pulse.postgres.statements import observe_statements
-from workers.autonomic.senses import SURVEY_SECONDS, Network, Resources, SharedSenses, local_watchers, shared_watchers
+from workers.autonomic.senses import (
+    SIZE_SECONDS,
+    SURVEY_SECONDS,
+    Network,
+    Resources,
+    SharedSenses,
+    local_watchers,
+    shared_watchers,
+)
 from workers.settings import load
 from workers.telemetry.metrics_server import HEARTBEAT_SECONDS
 
@@ -43,7 +51,11 @@ async def test_the_database_knows_of_all_processes(pool: asyncpg.Pool, monkeypat
     await pool.execute("SELECT report_failure('fast_replay m', NULL, '503', 1, 60, 60)")
     (breaker,) = (await senses.models())["breakers"]
     assert (breaker["name"], breaker["state"]) == ("fast_replay m", "open")
-    assert (await senses.queues())["failed"] == 0
+    assert await senses.queues() == {"oldest_seconds": {}, "failed": 0}
+    await pool.execute("SELECT procrastinate_defer_jobs_v1(ARRAY[ROW('q', 't', 0, NULL, NULL, '{}', NULL)"
+                       "::procrastinate_job_to_defer_v1])")  # fmt: skip
+    found = await senses.queues()
+    assert (list(found["oldest_seconds"]), found["failed"]) == (["q"], 0)
     database = await senses.database()
     assert 0 < database["percent"] < 100
     assert database["connections"] >= 1
@@ -54,6 +66,16 @@ async def test_the_database_knows_of_all_processes(pool: asyncpg.Pool, monkeypat
     assert {each.key for each in (*shared_watchers(load(), pool), *local_watchers(load(), pool))} >= {
         "process-alive", "error-log", "llm-health", "queue", "database", "system-resource",
     }  # fmt: skip
+
+
+async def test_the_size_of_the_database_is_read_once_a_minute(pool: asyncpg.Pool) -> None:
+    """The server looks at each of its files for it: that would be a tenth of what the senses cost."""
+    senses = SharedSenses(load(), pool)
+    first = (await senses.database())["size"]
+    await pool.execute("CREATE TABLE more AS SELECT repeat('x', 1000) AS text FROM generate_series(1, 1000)")
+    assert (await senses.database())["size"] == first
+    senses._sized_at -= SIZE_SECONDS
+    assert (await senses.database())["size"] > first
 
 
 async def test_senses_of_one_pace_share_a_statement(pool: asyncpg.Pool) -> None:

@@ -179,6 +179,9 @@ def test_a_question_is_asked_at_a_time_of_a_zone(cli: Run) -> None:
     for command in ("search", "context", "recall", "ask"):
         when = ("--asked-at", "2026-05-01T15:30:00Z", "--time-zone")
         assert cli(command, "What happened yesterday?", *when, "Asia/Tokyo")[0] == 0
+        if command != "search":
+            said = cli(command, "I moved to Oslo", *when, "Etc/GMT+12")[1]
+            assert ("30 June" in said, "1 July" in said) == (True, False)
         code, _, err = cli(command, "What happened yesterday?", *when, "Mars")
         assert code == 1
         assert "no time zone 'Mars'" in err

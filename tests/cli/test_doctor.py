@@ -84,6 +84,21 @@ def test_a_server_that_keeps_its_identity_is_named(diagnose: Diagnose, dsn: str)
         assert "GRANT EXECUTE ON FUNCTION pg_control_system()" in each["fix"]
 
 
+def test_the_sandbox_tests_itself(diagnose: Diagnose, dsn: str) -> None:
+    """One that does not work is a problem: none replaces it. A token is shown by its beginning."""
+    assert diagnose(dsn)[1]["sandbox"]["found"] == "monty, it works"
+    broken = {"HIPPOCAMPUS_SANDBOX": "container:python:3.11-slim", "HIPPOCAMPUS_SANDBOX_ENGINE": "/nowhere/docker -H x"}
+    found = diagnose(dsn, **broken)[1]["sandbox"]
+    assert found["verdict"] == "problem"
+    assert found["found"].startswith("container:python:3.11-slim by /nowhere/docker -H x: container does not work here")
+    assert "docker cannot be started" in found["found"]
+    assert "HIPPOCAMPUS_SANDBOX" in found["fix"]
+    away = {"HIPPOCAMPUS_SANDBOX": "remote:https://127.0.0.1:1/run", "HIPPOCAMPUS_SANDBOX_TOKEN": "hush" * 6}
+    found = diagnose(dsn, **away)[1]["sandbox"]
+    assert found["verdict"] == "problem"
+    assert found["found"].startswith("remote:https://127.0.0.1:1/run, token hushh***: remote does not work")
+
+
 def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
     owner.execute(f'ALTER DATABASE "{owner.info.dbname}" SET default_transaction_isolation = serializable')
     owner.execute(f'ALTER DATABASE "{owner.info.dbname}" SET default_transaction_read_only = on')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ import pytest
 from pulse import create_pool
 from pulse.tools.registry import ToolRegistry
 from tests.support.cli_commands import Run
+from tests.support.sandbox_engine import engine_command, given_to_run
 from tests.support.tool_service import document
 
 
@@ -40,7 +42,9 @@ def pets() -> Iterator[str]:
         thread.join()
 
 
-def test_code_runs_in_the_sandbox_of_the_settings(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_runs_in_the_sandbox_of_the_settings(
+    run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A tool of code is called, and confirmed, from the command line too."""
     monkeypatch.setenv("DATABASE_URL", dsn)
 
@@ -58,6 +62,13 @@ def test_code_runs_in_the_sandbox_of_the_settings(run: Run, dsn: str, monkeypatc
     waiting = json.loads(run("tools", "call", "asked", '{"code": "6 * 7"}', *app, "--json")[1])
     code, out, _ = run("tools", "confirm", waiting["execution_id"], *app)
     assert (code, json.loads(out)["value"]) == (0, 42)
+    log = tmp_path / "engine"
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX", "container:python")
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX_ENGINE", shlex.join(engine_command(log)))
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX_OPTIONS", "--label 'of the suite'")
+    # It shows the host's files, as a container with a folder of the host would: nothing runs, here or elsewhere.
+    assert "shows the host's files" in run("tools", "call", "run", '{"code": "6 * 7"}', *app)[2]
+    assert "of the suite" in given_to_run(log)
     monkeypatch.setenv("HIPPOCAMPUS_SANDBOX", "bwrap")
     monkeypatch.setenv("PATH", "/nowhere")
     assert "bwrap is not installed" in run("tools", "call", "run", '{"code": "6 * 7"}', *app)[2]

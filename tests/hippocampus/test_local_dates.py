@@ -58,6 +58,35 @@ def test_a_plan_keeps_its_date(line: str, text: str, when: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "when"),
+    [
+        ("I'm flying to Oslo in two weeks.", "2026-03-13/2026-03-19"),
+        ("We're moving to Berlin in three days.", "2026-03-05"),
+        ("I'm starting a new job next month.", "2026-04"),
+        ("We're going hiking this weekend.", "2026-03-07/2026-03-08"),
+        ("I'm meeting Tom the week after next.", "2026-03-16/2026-03-22"),
+        ("We're moving house six weeks from now.", "2026-04-10/2026-04-16"),
+        ("我两周后要去东京。", "2026-03-13/2026-03-19"),
+        ("三天后我要去北京出差。", "2026-03-05"),
+        ("两天之后我有考试。", "2026-03-04"),
+        ("我下个月要搬到上海。", "2026-04"),
+        ("我下个月15号要去体检。", "2026-04-15"),
+        ("月底我要去深圳。", "2026-03-22/2026-03-31"),
+        ("我们这个周末去爬山。", "2026-03-07/2026-03-08"),
+    ],
+)
+def test_a_plan_at_a_distance_keeps_the_date_that_is_meant(line: str, when: str) -> None:
+    """Said on Monday, 2 March 2026."""
+    (plan,) = local_facts.of_slice(conversation(("user", line)))
+    assert (plan.key.partition(":")[0], plan.value["when"]) == ("plan", when)
+
+
+@pytest.mark.parametrize("line", ["三天后我们到了拉萨。", "两个月后他完成了比赛。"])
+def test_what_was_over_after_a_while_is_no_plan(line: str) -> None:
+    assert not [fact for fact in local_facts.of_slice(conversation(("user", line))) if fact.key.startswith("plan")]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "I have been in 3 places this year.",

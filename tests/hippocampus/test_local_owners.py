@@ -67,6 +67,7 @@ KEPT = [
     (["我对芒果过敏。"], "我儿子对芒果不过敏了。", "芒果"),
     (["我住在杭州。"], "我姐姐搬到成都了。", "杭州"),
     (["我下周五去北京出差。"], "老板的出差改到周六了。", "周五"),
+    (["我爸爸在学校工作。"], "我爸爸很好，她辞职了。", "在学校工作"),
 ]
 #: So, but of the speaker: what was known holds no longer.
 ENDED = [
@@ -111,6 +112,16 @@ OTHERS = [
     ("我妹妹对花生过敏。", "allergy"),
     ("小李在腾讯上班。", "employer"),
 ]
+#: A pronoun, of whom nothing is said if it cannot be this relative.
+PRONOUNS = [
+    ("我爸爸是老师，她住在北京。", ["爸爸是老师"]),
+    ("我爸爸是老师，他住在北京。", ["爸爸是老师", "爸爸住在北京"]),
+    ("我妈妈是老师。她住在北京。", ["妈妈是老师", "妈妈住在北京"]),
+    ("我妈妈是老师。他住在北京。", ["妈妈是老师"]),
+    ("我外公是老师。她住在北京。", ["外公是老师"]),
+    ("我外婆是老师。她住在北京。", ["外婆是老师", "外婆住在北京"]),
+    ("我室友是老师。她住在北京。", ["室友是老师", "室友住在北京"]),
+]
 #: What the speaker says of themselves beside others is theirs.
 OWN = [
     ("Mom, I moved to Leeds.", "home"),
@@ -151,6 +162,11 @@ def test_what_is_said_of_others_is_not_the_speakers(sentence: str, topic: str) -
     """A home, an employer or an allergy of another is none of the speaker's."""
     stated = local_facts.of_slice(conversation(("user", sentence)))
     assert not [fact.key for fact in stated if fact.key.split(":")[0] == topic]
+
+
+@pytest.mark.parametrize(("turn", "texts"), PRONOUNS)
+def test_a_pronoun_means_nobody_of_another_gender(turn: str, texts: list[str]) -> None:
+    assert [fact.value["text"] for fact in local_facts.of_slice(conversation(("user", turn)))] == texts
 
 
 @pytest.mark.parametrize(("sentence", "key"), OWN)

@@ -34,6 +34,8 @@ PUT_RIGHT = [
     (["I live in Turin.", "Actually, it's Genoa."], ["lives in Genoa"]),
     (["My name is Anna.", "Sorry, it's Hanna."], ["is called Hanna"]),
     (["My brother is called Nils.", "No, Lars."], ["has a brother called Lars"]),
+    (["My brother is called Nils.", "It was a nice day in July.", "No, Lars."], ["has a brother called Lars"]),
+    (["I program in Java.", "No, Python."], ["programs in Python"]),
     (["My dog is called Rex.", "Sorry, it's Max."], ["has a dog called Max"]),
     (["I work at Arup and live in Leeds.", "No, at Mott."], ["works at Mott", "lives in Leeds"]),
     (["I work at Arup and live in Leeds.", "No, in York."], ["works at Arup", "lives in York"]),
@@ -130,6 +132,13 @@ HARMLESS = [
     (["我住在无锡。", "不对，下雨。"], ["住在无锡"]),
     (["我对虾过敏。", "不好意思，手滑"], ["对虾过敏"]),
     (["我喜欢打篮球。", "等一下，接个电话"], ["喜欢打篮球"]),
+    (["My brother is called Tom.", "No, Monday."], ["has a brother called Tom"]),
+    (["My brother is called Tom.", "No, Windows."], ["has a brother called Tom"]),
+    (["My son is called Ben.", "No, Python."], ["has a son called Ben"]),
+    (["My brother Tom loves Linux.", "No, Debian."], ["has a brother called Tom"]),
+    (["My brother is called Tom.", "I watched Alien.", "No, Brazil."], ["has a brother called Tom"]),
+    (["My brother is called Tom. I watched Alien.", "No wait, Brazil."], ["has a brother called Tom"]),
+    (["I live in Leeds.", "No, Windows."], ["lives in Leeds"]),
 ]
 
 

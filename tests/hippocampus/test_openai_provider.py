@@ -208,6 +208,19 @@ class TestRequest:
         with pytest.raises(errors.TransientProviderError, match="the upstream failed"):
             await generate(features=ALL).summarize([ENGLISH])
 
+    @pytest.mark.parametrize("more", [{"error": {"message": "the upstream failed", "code": 503}}, {}])
+    async def test_an_answer_in_which_the_model_failed_is_an_error(
+        self, fake: FakeOpenAI, generate: Any, more: dict[str, Any]
+    ) -> None:
+        """Routers of models report it within the choice, with status 200. The call is repeated."""
+        generator = generate(features=ALL)
+        fake.script("failed_choice", **more)
+        await generator.summarize([ENGLISH])
+        assert fake.stats()["calls"] == {"chat/completions": 2}
+        fake.script("failed_choice", times=3, error={"message": "no credit", "code": 402})
+        with pytest.raises(errors.PermanentProviderError, match="no credit"):
+            await generator.summarize([ENGLISH])
+
     async def test_a_model_that_is_not_listed_is_asked(self, fake: FakeOpenAI, generate: Any) -> None:
         """llama.cpp accepts any name; a server may have no list at all."""
         fake.listed = ("something-else",)

@@ -17,7 +17,7 @@ from hippocampus.search import MemorySearch, SearchFilter
 from pulse.errors import InvalidInputError
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
-from tests.support.memory_rows import APP, add_fact, say
+from tests.support.memory_rows import APP, add_fact, add_memory, say
 
 MEI = "mei"
 HOMES = {"home city", "mei:home", "rui:home", "james:home", "charles:home", "thomas:home"}
@@ -127,6 +127,13 @@ SAID_FROM_AFAR = [
     ("2015-09-03", "我去年戒了烟", "2014年发生了什么？"),
     ("2016-06-03", "五月二十号我赢了象棋奖牌", "2016年5月20日发生了什么？"),
     ("2015-03-20", "五天前爷爷住院了", "2015年3月15日发生了什么？"),
+    ("2017-09-04", "I fly to Oslo in two weeks", "What is planned for 18 September 2017?"),
+    ("2016-11-04", "The exam is in 5 days", "What was planned for 9 November 2016?"),
+    ("2014-07-16", "This weekend we go hiking", "What happened on 19 July 2014?"),
+    ("2014-10-01", "I see the dentist next weekend", "What happened on 11 October 2014?"),
+    ("2017-12-12", "三天后我去北京出差", "2017年12月15日有什么安排？"),
+    ("2016-01-11", "我们两个星期以后搬家", "2016年1月25日有什么计划？"),
+    ("2014-12-03", "这个周末去爬山", "2014年12月6日发生了什么？"),
 ]
 
 
@@ -545,3 +552,111 @@ async def test_a_question_asks_for_the_facts_whose_keys_it_covers(conn: asyncpg.
             "SELECT key FROM facts WHERE id = ANY (asked_facts($1, $2, $3, query_terms($3), now()))", APP, MEI, query
         )
         assert {row["key"] for row in found} == answers, query
+
+
+async def test_windows_show_the_days_of_the_zone_of_a_question(pool: asyncpg.Pool) -> None:
+    """Half past eleven in New York is the next day in UTC: passages, days of the session and memories show New York's,
+    by the zone's name, whatever the clocks of the season, and by the offset of the time. Without either, UTC's."""
+    sessions = OpenSessionService(pool)
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    told = {"2022-04-30T23:30-04:00": "I watched the film Brazil", "2022-12-31T23:30-05:00": "I saw the film Alien"}
+    events = [
+        Event(author="user", content={"text": text}, timestamp=datetime.fromisoformat(moment).timestamp())
+        for moment, text in told.items()
+    ]
+    await sessions.append(APP, MEI, "s-1", events)
+    night = datetime(2022, 6, 2, 3, 30, tzinfo=UTC)
+    async with pool.acquire() as rows:
+        await add_memory(rows, MEI, "Mei likes films", embedded=False, occurred_at=night)
+    assembler = ContextAssembler(pool)
+    new_york, offset = {"time_zone": "America/New_York"}, {"asked_at": ASKED.astimezone(timezone(timedelta(hours=-4)))}
+    for when, days in (
+        ({}, ("1 May 2022", "1 January 2023", "2 June 2022", "2022-05-01")),
+        (new_york, ("30 April 2022", "31 December", "1 June 2022", "2022-04-30")),
+        (offset, ("30 April 2022", "1 January 2023", "1 June 2022", "2022-04-30")),
+    ):
+        whose: dict[str, Any] = {"app_name": APP, "user_id": MEI, "query": "Which films?", **when}
+        brazil, alien, memory, iso = days
+        recalled = await assembler.recall(**whose)
+        window = await assembler.assemble(session_id="s-1", **whose)
+        stable = await assembler.assemble(session_id=None, stable=True, **whose)
+        for text in (recalled.text, window.text, stable.text):
+            assert f"\n{brazil}\n[user]: I watched the film Brazil" in text
+            assert f"\n{alien}\n[user]: I saw the film Alien" in text
+        for text in (recalled.text, window.text):
+            assert f"- Mei likes films ({memory})" in text
+        assert f'<passage date="{iso}"' in (await assembler.recall(template="xml", **whose)).text
+
+
+async def test_todays_turns_are_those_of_the_zone(pool: asyncpg.Pool) -> None:
+    """Turns of the session have no line with their day if it is today's where the question is asked."""
+    now = datetime.now(UTC)
+    said = now - timedelta(hours=1)
+    sessions = OpenSessionService(pool)
+    await sessions.create_session(APP, MEI, session_id="s-1")
+    await sessions.append(
+        APP, MEI, "s-1", [Event(author="user", content={"text": "Hello there"}, timestamp=said.timestamp())]
+    )
+    for local, is_today in ((timedelta(minutes=30), False), (timedelta(hours=12), True)):
+        minutes = (local - timedelta(hours=now.hour, minutes=now.minute)) % timedelta(days=1)
+        zone = timezone(minutes if minutes < timedelta(hours=14) else minutes - timedelta(days=1))
+        window = await ContextAssembler(pool).assemble(
+            app_name=APP, user_id=MEI, session_id="s-1", query="", asked_at=now.astimezone(zone)
+        )
+        day = f"{said.astimezone(zone):%B %Y}\n[user]: Hello there"
+        assert (day in window.text) is not is_today
+
+
+async def test_a_time_at_the_end_of_the_calendar_keeps_its_day(pool: asyncpg.Pool) -> None:
+    last = datetime(9999, 12, 31, 23, tzinfo=UTC)
+    async with pool.acquire() as rows:
+        await add_memory(rows, MEI, "The last day", embedded=False, occurred_at=last)
+    window = await ContextAssembler(pool).recall(
+        app_name=APP, user_id=MEI, query="The last day", time_zone="Asia/Tokyo"
+    )
+    assert "The last day (31 December 9999)" in window.text
+
+
+#: Said before Wednesday, 18 May 2022, in the order of time.
+PLANS = [
+    ("2022-04-20", "I have the dentist in a couple of weeks"),
+    ("2022-05-04", "The gas is checked in 3 weeks"),
+    ("2022-05-10", "We sing in the choir on Tuesdays"),
+    ("2022-05-12", "三天后要交房租"),
+    ("2022-05-13", "My brother arrives the week after next"),
+    ("2022-05-16", "This weekend we paint the fence"),
+    ("2022-05-17", "十天后开家长会"),
+    ("2022-05-17", "I start a new job next month"),
+    ("2022-05-17", "What a day it was"),
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "planned"),
+    [
+        ("What is planned for next week?", {"The gas is checked in 3 weeks", "My brother arrives the week after next"}),
+        ("What are the plans for this weekend?", {"This weekend we paint the fence"}),
+        ("What do I have planned next month?", {"I start a new job next month"}),
+        ("下周有什么安排？", {"The gas is checked in 3 weeks", "My brother arrives the week after next"}),
+        ("下个月有什么计划？", {"I start a new job next month"}),
+        ("5月27日有什么安排？", {"十天后开家长会"}),
+    ],
+)
+async def test_a_question_for_plans_finds_them_by_the_time_that_they_name(
+    pool: asyncpg.Pool, query: str, planned: set[str]
+) -> None:
+    await say_at(pool, "s-1", *PLANS)
+    found = await best(pool, query, limit=len(PLANS))
+    assert planned <= set(found[:4]), found
+
+
+async def test_a_plan_is_found_as_a_fact_by_its_day(pool: asyncpg.Pool) -> None:
+    """Before its day comes and after it, as the plan that was kept of the turn and as the turn itself."""
+    await say_at(pool, "s-1", ("2022-05-02", "I'm flying to Oslo in two weeks."), ("2022-05-03", "I like green tea."))
+    await consolidate(pool, LocalEmbedder())
+    for query in ("What is planned for 16 May 2022?", "What happened on 16 May 2022?"):
+        found = await MemorySearch(pool).search(
+            app_name=APP, user_id=MEI, query=query, asked_at=ASKED, record_access=False
+        )
+        assert {found.memories[0].source, found.memories[1].source} >= {"fact"}, query
+        assert all("Oslo" in each.content for each in found.memories[:2]), query

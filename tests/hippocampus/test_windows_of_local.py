@@ -9,9 +9,10 @@ from itertools import pairwise
 import asyncpg
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
+from hippocampus.context.candidates import limits_of
 from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, day, fact_kind, speaker
 from hippocampus.context.templates import TemplateName
-from hippocampus.context_assembler import ContextAssembler, limits_of
+from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact
 from hippocampus.text.languages import language_of

@@ -10,10 +10,13 @@ import asyncpg
 import httpx
 import pytest
 
+from hippocampus.client import HippocampusClient, KeyRefusedError
 from hippocampus.erasure.service import ErasureService
+from hippocampus.knowledge.service import KnowledgeService
 from pulse import database
 from pulse.api_keys import ApiKeyService
 from pulse.errors import InvalidInputError
+from pulse.tools.registry import ToolRegistry
 from tests.support import cli_process
 from tests.support.key_scene import bearer, made
 from tests.support.writer_process import WriterProcess, problem
@@ -78,6 +81,88 @@ async def test_the_hash_covers_the_user(writer_dsn: str, app: str, rows: asyncpg
             assert await service.verify(key.text) is None
 
 
+async def test_a_key_names_only_the_roles_of_users_that_it_has(
+    writer: WriterProcess, writer_dsn: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """For tools, corpora, answers and windows; no user makes another role of it, nor a change of the table."""
+    nothing = {"type": "object"}
+    async with await database.create_pool(writer_dsn, max_size=2) as pool:
+        async with ToolRegistry(pool, app) as registry:
+            for role in ("clerk", "admin"):
+                rules = {"allowed_roles": [role], "requires_confirmation": True}
+                await registry.register_tool(f"of_{role}", openapi_schema=nothing, permissions=rules)
+        knowledge = KnowledgeService(pool, app)
+        await knowledge.put_corpus("pay", readers=["role:clerk"])
+        await knowledge.add("pay", "Glassblowers are paid monthly.", source_uri="p", inline=True)
+    own = await made(writer_dsn, app, "append", "read", user_id="ann", user_roles=["clerk", "clerk", "guest"])
+    assert own.key.user_roles == ("clerk", "guest")
+    apps = await made(writer_dsn, app, "append", "read", user_roles=["clerk", "guest"])
+    none = await made(writer_dsn, app, "append", "read", user_roles=[])
+    free = await made(writer_dsn, app, "append", "read")
+    #: By a key, and the roles that a call names: how the call of each tool ends; None where the call itself is refused.
+    for key, named, clerk, admin in (
+        (own, [], "waiting", "not_allowed"),
+        (own, ["clerk"], "waiting", "not_allowed"),
+        (own, ["guest"], "not_allowed", "not_allowed"),
+        (own, ["admin"], None, None),
+        (own, ["clerk", "admin"], None, None),
+        (own, ["*"], None, None),
+        (apps, [], "not_allowed", "not_allowed"),
+        (apps, ["clerk"], "waiting", "not_allowed"),
+        (apps, ["admin"], None, None),
+        (none, [], "not_allowed", "not_allowed"),
+        (none, ["clerk"], None, None),
+        (free, ["clerk"], "waiting", "not_allowed"),
+        (free, ["admin"], "not_allowed", "waiting"),
+    ):
+        async with HippocampusClient(writer.url, key.text, app_name=app) as client:
+            for tool, wanted in (("of_clerk", clerk), ("of_admin", admin)):
+                if wanted is None:
+                    with pytest.raises(KeyRefusedError):
+                        await client.call_tool("ann", tool, {}, roles=named)
+                else:
+                    found = await client.call_tool("ann", tool, {}, roles=named)
+                    assert (found.error_code or found.status) == wanted, (key.key, named)
+    async with bearer(writer, own.text) as client:
+        of_ann = f"/v1/apps/{app}/users/ann"
+        search = f"{of_ann}/knowledge/search"
+        assert len((await client.post(search, json={"query": "glassblowers"})).json()["hits"]) == 1
+        guest = await client.post(search, json={"query": "glassblowers", "roles": ["guest"]})
+        assert (guest.status_code, guest.json()["hits"]) == (200, [])
+        for path, body in (
+            (search, {"query": "a"}),
+            (f"{of_ann}/knowledge/ask", {"question": "a"}),
+            (f"{of_ann}/context", {"query": "a", "document_ratio": 0.2}),
+        ):
+            refused = await client.post(path, json={**body, "roles": ["admin"]})
+            assert (refused.status_code, problem(refused)["type"]) == (403, "/problems/role-missing"), path
+            assert "clerk, guest" in problem(refused)["detail"]
+        assert (await client.get("/api/me")).json()["user_roles"] == ["clerk", "guest"]
+    async with bearer(writer, free.text) as client:
+        assert (await client.get("/api/me")).json()["user_roles"] is None
+    async with await database.create_pool(writer_dsn, max_size=1) as pool:
+        keys = ApiKeyService(pool)
+        for key in (own, apps, none):
+            stored = await rows.fetchrow("SELECT * FROM api_keys WHERE id = $1", key.key.id)
+            secret = key.text.split("_", 2)[2]
+            former = [secret, f"{secret}\0ann", f"{secret}\0"]  # what a program without the column compares
+            assert stored["secret_hash"] not in [hashlib.sha256(each.encode()).digest() for each in former]
+            assert (await keys.verify(key.text)).user_roles == key.key.user_roles  # type: ignore[union-attr]
+            for other in (["admin"], None):
+                await rows.execute("UPDATE api_keys SET user_roles = $2 WHERE id = $1", key.key.id, other)
+                assert await keys.verify(key.text) is None
+    noted = await rows.fetch("SELECT target FROM audit_log WHERE app_name = $1 AND action = 'key_created'", app)
+    assert [each["target"].get("user_roles") for each in noted] == [["clerk", "guest"]] * 2 + [[], None]
+
+
+async def test_roles_of_users_are_names(pool: asyncpg.Pool) -> None:
+    keys = ApiKeyService(pool)
+    for wrong in (["*"], [""], [" "], ["a\0"], ["r" * 256], [str(each) for each in range(101)], "clerk"):
+        with pytest.raises(InvalidInputError, match=r"user_role|roles of users"):
+            await keys.create("shop", ["read"], user_roles=wrong)
+    assert await keys.list() == []
+
+
 async def test_a_user_takes_their_keys_along(pool: asyncpg.Pool) -> None:
     """Erasing a user deletes the keys that are bound to them, and no other."""
     service = ApiKeyService(pool)
@@ -109,7 +194,15 @@ def test_the_command_line_binds_a_key_to_a_user(dsn: str, home: Path) -> None:
     assert created.returncode == 0, created.stderr
     key = json.loads(created.stdout)
     assert (key["app_name"], key["user_id"]) == ("shop", "ann")
+    assert key["user_roles"] is None
     assert "ann" in cli_process.run(home, "keys", "list", DATABASE_URL=dsn).stdout
+    bound = (*words, "--user-role", "clerk", "--user-role", "guest")
+    key = json.loads(cli_process.run(home, *bound, DATABASE_URL=dsn).stdout)
+    assert key["user_roles"] == ["clerk", "guest"]
+    assert "clerk,guest" in cli_process.run(home, "keys", "list", DATABASE_URL=dsn).stdout
+    assert json.loads(cli_process.run(home, *words, "--no-user-roles", DATABASE_URL=dsn).stdout)["user_roles"] == []
+    both = cli_process.run(home, *bound, "--no-user-roles", DATABASE_URL=dsn)
+    assert (both.returncode, "not both" in both.stderr) == (2, True)
     refused = cli_process.run(
         home, "keys", "create", "--every-app", "--user", "ann", "--role", "read", DATABASE_URL=dsn
     )

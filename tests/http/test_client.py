@@ -258,4 +258,4 @@ def test_the_client_imports_neither_a_driver_nor_a_framework() -> None:
     code = "import sys, hippocampus.client; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncpg", "psycopg", "fastapi", "starlette", "pydantic", "procrastinate"} & set(loaded)
-    assert client_module.TRIES_MAX == 4
+    assert client_module.ATTEMPTS_MAX == 4

@@ -148,6 +148,39 @@ async def test_a_client_that_is_cut_before_its_first_frame_loses_nothing(
     assert (await beginning(client, offset=page.last_id))[0] == ": connected"
 
 
+async def test_a_socket_that_is_cut_before_its_first_frame_loses_nothing(
+    writer: LiveWriter, client: httpx.AsyncClient
+) -> None:
+    """One that asks for positions gets the first before any event, and continues from there. Others get events alone,
+    and so does one that has the offset of an event, or that follows a run."""
+    await client.post(SESSIONS, json={"session_id": "t"})
+    await say(writer, "t", "before")
+
+    async def received(count: int, **query: str) -> list[Any]:
+        url = f"{writer.url.replace('http', 'ws')}/ws/events/t?{httpx.QueryParams(query)}"
+        async with websockets.connect(url, additional_headers=OWNER) as opened:
+            return [json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS)) for _ in range(count)]
+
+    assert await received(1, frames="positions") == [{"id": "1/"}]
+    for text in ("one", "two"):
+        await say(writer, "t", text)
+    rules, reducer = StreamRules(), Reducer()
+    position, *messages = await received(13, frames="positions", offset="1/")
+    assert position == {"id": "1/"}
+    for message in messages:
+        rules.event(message["chunk"])
+        reducer.event(message["chunk"])
+    rules.end()
+    assert [message["content"] for message in reducer.messages] == ["before", "one", "two"]
+    assert messages == await received(12, frames="envelope", offset="1/")
+    again = await received(1, frames="positions", offset=messages[0]["id"])
+    assert again == messages[1:2]
+    await run_agent(client, asked("t", "r", "hello"))
+    assert await received(1, frames="positions", offset="-1") == [{"id": "3/"}]
+    assert "chunk" in (await received(1, frames="envelope", offset="-1"))[0]
+    assert (await received(1, frames="positions", run_id="r"))[0]["chunk"]["type"] == "RUN_STARTED"
+
+
 async def test_a_client_joins_those_that_came_while_it_was_away(writer: LiveWriter, client: httpx.AsyncClient) -> None:
     """Its last run began before the others' position, and nothing has begun since: it gets the next one with them."""
     await client.post(SESSIONS, json={"session_id": "t"})
@@ -202,6 +235,67 @@ async def test_changes_of_shared_state_by_other_sessions_arrive_live(
         await asyncio.gather(getting, returning)
         each.rules.end()
     assert writer.live.streams.shared.watchers == 0
+
+
+class StartPage(ThreadPage):
+    """A page that keeps the state with which each run begins, before the run's own first event."""
+
+    def __init__(self, runs: int) -> None:
+        super().__init__(runs)
+        self.began_with: list[Any] = []
+
+    def take(self, frame: bytes) -> None:
+        opens = (b'"RUN_STARTED"', b'"MESSAGES_SNAPSHOT"', b'"STATE_SNAPSHOT"', b'"STATE_DELTA"')
+        is_own = not any(b'"type":' + kind in frame for kind in opens)
+        if is_own and len(self.began_with) == len(self.reducer.ends):
+            self.began_with.append(dict(self.reducer.state))
+        super().take(frame)
+
+
+@pytest.mark.parametrize("kind", ["a run of an agent", "an event of no run"])
+async def test_a_run_begins_with_what_other_sessions_changed_before_it(
+    writer: LiveWriter, client: httpx.AsyncClient, kind: str
+) -> None:
+    """Between two runs there is no event for it: a follower has the user's and the app's state before the next
+    run's own first event. So has one that comes meanwhile, one that returns before that run or after it, one that is
+    cut after each frame, also if the state changes again within the run's beginning, and the client that starts it."""
+    await client.post(SESSIONS, json={"session_id": "t", "state": {"own": 1, "user:lang": "en", "user:old": True}})
+    live, back, late, cut, torn = StartPage(2), *(StartPage(1) for _ in range(4))
+    following = [asyncio.create_task(follow_thread(client, "t", page)) for page in (live, back, late, cut, torn)]
+    await joined(writer, 5)
+    await run_agent(client, asked("t", "r1", "first"))
+    await asyncio.gather(*following[1:])
+    await until(lambda: bool(live.reducer.ends) and writer.live.streams.joined == 1)
+    frames_before = len(torn.frames)
+    sessions = writer.live.sessions
+    await sessions.create_session("shop", "mei", {"user:lang": "pt"}, session_id="second")
+    await sessions.create_session("shop", "eve", {"app:theme": "dark"}, session_id="theirs")
+    await say(writer, "second", "hi", **{"user:old": None, "user:new": [1]})
+    new = StartPage(1)
+    back.runs = late.runs = cut.runs = torn.runs = 2
+    following = following[:1] + [asyncio.create_task(follow_thread(client, "t", page)) for page in (new, back)]
+    await joined(writer, 3)
+    if kind == "a run of an agent":
+        posted = await run_agent(client, asked("t", "r2", "second"))
+        assert posted.reducer.state == new.reducer.state
+    else:
+        await say(writer, "t", "second")
+    while not cut.is_over:
+        await follow_thread(client, "t", cut, at_most=1)
+    await follow_thread(client, "t", late)
+    await asyncio.gather(*following)
+    await follow_thread(client, "t", torn, at_most=1)
+    assert len(torn.frames) == frames_before + 1
+    await say(writer, "second", "again", **{"user:new": [2]})
+    await follow_thread(client, "t", torn)
+    expected = {"own": 1, "user:lang": "pt", "user:new": [1], "user:old": None, "app:theme": "dark"}
+    for page in (live, back, late, cut, new, torn):
+        page.rules.end()
+        if page is torn:
+            expected["user:new"] = [2]
+        assert page.began_with[-1] == page.reducer.state == expected
+    for page in (live, back, late, cut, torn):
+        assert page.began_with[0] == {"own": 1, "user:lang": "en", "user:old": True}
 
 
 async def test_hundreds_that_come_back_at_once_are_all_served(writer: LiveWriter, client: httpx.AsyncClient) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import asyncpg
 import pytest
 
 from hippocampus.client import HippocampusClient, InvalidRequestError, KeyRefusedError, NotFoundError
 from pulse.database import create_pool
+from pulse.sandbox.monty import MontyBackend
 from pulse.tools.records import FrontendTool
 from pulse.tools.registry import ToolRegistry
 from tests.support.key_scene import made
+from tests.support.sandbox_service import TOKEN, sandbox_service
 from tests.support.tool_service import document, tool_service
 from tests.support.writer_process import KEY, WriterProcess
 
@@ -96,3 +101,23 @@ async def test_only_a_key_of_every_app_names_credentials_and_networks(
                 await client.put_tool_source("s", openapi=given, **more)  # type: ignore[arg-type]
         assert list((await client.put_tool_source("s", openapi=given)).added) == ["a"]
         assert (await client.call_tool("ann", "a", {"x": 1})).error_code == "invalid_arguments"
+
+
+async def test_a_writer_runs_code_in_the_sandbox_of_its_settings(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
+    """Here a service: where it refuses, nothing runs, and nothing replaces it."""
+    async with ToolRegistry(pool, "shop") as registry:
+        await registry.register_sandbox_tool("run", description="Run Python.")
+    backend = MontyBackend()
+    async with sandbox_service(backend) as url:
+        given = {"api_key": KEY, "sandbox": f"remote:{url}", "sandbox_networks": "127.0.0.1"}
+        for token, status in ((TOKEN, "succeeded"), ("another", "failed")):
+            with WriterProcess(dsn, tmp_path / f"{status}.log", sandbox_token=token, **given) as writer:
+                async with HippocampusClient(writer.url, KEY, app_name="shop") as client:
+                    assert (await client.call_tool("ann", "run", {"code": "6 * 7"})).status == status
+    await backend.close()
+    assert await pool.fetch("SELECT sandbox_type, status FROM sandbox_executions ORDER BY id") == [
+        ("remote", "ok"), ("remote", "unavailable"),
+    ]  # fmt: skip
+    code, said = WriterProcess(dsn, tmp_path / "wrong.log", sandbox="docker").refusal()
+    assert code != 0
+    assert "there is no sandbox 'docker'" in said

@@ -102,12 +102,14 @@ async def test_a_key_is_told_what_it_allows_and_lists_no_more(
         "app_name": None,
         "user_id": None,
         "roles": ["append", "read", "admin"],
+        "user_roles": None,
     }
     for role, user_id in (("append", None), ("read", None), ("read", "ann")):
         key = await made(writer_dsn, app, role, user_id=user_id)
         async with bearer(writer, key.text) as own:
             told = (await own.get("/api/me")).json()
-            assert told == {"key_id": key.key.id, "app_name": app, "user_id": user_id, "roles": [role]}
+            bound = {"app_name": app, "user_id": user_id, "roles": [role], "user_roles": None}
+            assert told == {"key_id": key.key.id, **bound}
             names = {"app_name": app} | ({"user_id": user_id} if user_id else {})
             headers = {f"X-{name.replace('_', '-')}": value for name, value in names.items()}
             for named in ({}, {"params": names}, {"headers": headers}):

@@ -134,6 +134,10 @@ async def test_a_question_is_asked_at_a_time_of_a_zone(client: httpx.AsyncClient
         asked = {"question": question, "max_answer_tokens": 50, **when}
         answer = (await client.post(f"{user}/ask", json=asked)).json()
         assert film in answer["text"]
+    away = {"time_zone": "Pacific/Kiritimati"}
+    for path, name in (("context", "query"), ("recall", "query"), ("ask", "question")):
+        written = (await client.post(f"{user}/{path}", json={name: "Which films?", **away})).json()["text"]
+        assert re.findall(r"^\d+ May.*", written, re.MULTILINE) == ["1 May 2022", "2 May"]
     for path, name in (("search", "query"), ("context", "query"), ("recall", "query"), ("ask", "question")):
         refused = await client.post(f"{user}/{path}", json={name: question, "time_zone": "Mars"})
         assert refused.status_code == 422

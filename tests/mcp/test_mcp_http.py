@@ -91,6 +91,7 @@ async def test_a_users_roles_open_corpora_and_tools(writer: WriterProcess, write
     apps = await made(writer_dsn, app, "read", "append")
     other = await made(writer_dsn, f"{app}-2", "read", "append")
     bound = await made(writer_dsn, app, "read", "append", user_id="ann")
+    with_roles = await made(writer_dsn, app, "read", "append", user_id="ann", user_roles=["it", "hr"])
     async with (
         tool_service() as service,
         await create_pool(writer_dsn, max_size=2) as pool,
@@ -109,12 +110,17 @@ async def test_a_users_roles_open_corpora_and_tools(writer: WriterProcess, write
             (hit,) = (await answer(client, "search_knowledge", {"query": "salary"}))["results"]
             assert (hit["corpus"], hit["document_id"]) == ("pay", str(added.document_id))
             assert "glassblower" in (await answer(client, "read_document", passage))["content"]
+        # A key of one user that has roles brings them, or those of them that are named.
+        async with over_http(writer, with_roles.text) as client:
+            assert '"/pay"' in text_of(await client.call_tool("pay", {}))
+            assert (await answer(client, "search_knowledge", {"query": "salary"}))["results"]
         asked = len(service.asked)
         for key, query in (
             (apps.text, "?user_id=ann"),
             (apps.text, "?user_id=ann&role=it"),
             (apps.text, "?user_id=ann&role=*"),
             (bound.text, ""),
+            (with_roles.text, "?role=it"),
             (other.text, "?user_id=ann&role=hr"),
         ):
             async with over_http(writer, key, query) as client:
@@ -129,13 +135,14 @@ async def test_a_users_roles_open_corpora_and_tools(writer: WriterProcess, write
             assert (await answer(client, "search_knowledge", {"query": "salary"}))["results"]
         assert len(service.asked) == asked
         refused = [(each.user_id, each.error_code) for each in await registry.executions(status="refused")]
-        assert refused == [("ann", "not_allowed")] * 4
+        assert refused == [("ann", "not_allowed")] * 5
 
 
 async def test_whoever_may_not_gets_the_apis_problems(writer: WriterProcess, writer_dsn: str, app: str) -> None:
     """401 without a good key, 403 for another app or user, 422 without a user; nothing depends on what exists."""
     bound = await made(writer_dsn, app, "admin", user_id="ann")
     apps = await made(writer_dsn, app, "admin")
+    it_alone = await made(writer_dsn, app, "admin", user_roles=["it"])
     for key, query, headers, status, slug in (
         (None, "", {}, 401, "wrong-key"),
         ("hip_nonsense", "", {}, 401, "wrong-key"),
@@ -148,6 +155,7 @@ async def test_whoever_may_not_gets_the_apis_problems(writer: WriterProcess, wri
         (apps.text, "?user_id=ann&role=", {}, 422, "invalid-request"),
         (apps.text, f"?user_id=ann{'&role=x' * 101}", {}, 422, "invalid-request"),
         (bound.text, "?role=hr", {}, 403, "role-missing"),
+        (it_alone.text, "?user_id=ann&role=it&role=hr", {}, 403, "role-missing"),
         (apps.text, "?user_id=ann&app_name=other", {}, 403, "wrong-app"),
         (KEY, "?user_id=ann", {}, 422, "invalid-request"),
     ):

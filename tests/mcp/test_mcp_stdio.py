@@ -14,10 +14,12 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client.client import Client
 
+from pulse.sandbox.monty import MontyBackend
 from pulse.tools.registry import ToolRegistry
 from tests.support import cli_process, forked_command
 from tests.support.forked import ForkedProcess
 from tests.support.mcp_scene import ERAS, answer, text_of
+from tests.support.sandbox_service import TOKEN, sandbox_service
 from tests.support.waiting import until_sync
 from workers.mcp import stdio
 
@@ -166,14 +168,23 @@ async def test_code_of_registered_tools_runs_in_the_sandbox_of_the_settings(
             "run", description="Run Python.", permissions={"allowed_roles": ["calculator"]}
         )
     environment = cli_process.environment(home, DATABASE_URL=dsn)
-    for more, found in (({}, "42"), ({"HIPPOCAMPUS_SANDBOX": "bwrap", "PATH": "/nowhere"}, "bwrap is not installed")):
-        started = StdioServerParameters(
-            command=str(program), args=[*WORDS, "--user-role", "calculator"], env={**environment, **more}
-        )
-        async with Client(started, mode=ERAS[0]) as client:
-            assert found in text_of(await client.call_tool("run", {"code": "6 * 7"}))
+    backend = MontyBackend()
+    async with sandbox_service(backend) as url:
+        remote = {"HIPPOCAMPUS_SANDBOX": f"remote:{url}", "HIPPOCAMPUS_SANDBOX_NETWORKS": "127.0.0.1"}
+        for more, found in (
+            ({}, "42"),
+            ({"HIPPOCAMPUS_SANDBOX": "bwrap", "PATH": "/nowhere"}, "bwrap is not installed"),
+            ({**remote, "HIPPOCAMPUS_SANDBOX_TOKEN": TOKEN}, "42"),
+            (remote, "remote answered 401"),
+        ):
+            started = StdioServerParameters(
+                command=str(program), args=[*WORDS, "--user-role", "calculator"], env={**environment, **more}
+            )
+            async with Client(started, mode=ERAS[0]) as client:
+                assert found in text_of(await client.call_tool("run", {"code": "6 * 7"}))
+    await backend.close()
     assert await pool.fetch("SELECT sandbox_type, status FROM sandbox_executions ORDER BY id") == [
-        ("monty", "ok"), ("bwrap", "unavailable"),
+        ("monty", "ok"), ("bwrap", "unavailable"), ("remote", "ok"), ("remote", "unavailable"),
     ]  # fmt: skip
 
 

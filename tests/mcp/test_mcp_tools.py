@@ -60,6 +60,8 @@ async def test_a_question_is_asked_at_a_time_of_a_zone(pool: asyncpg.Pool) -> No
             assert film in asked["text"]
             window = await answer(client, "get_context", {"query": question, "max_tokens": 100, **when, **zone})
             assert film in window["text"]
+        away = {"query": "Which films?", "time_zone": "Pacific/Kiritimati"}
+        assert "\n2 May\n" in (await answer(client, "get_context", away))["text"]
         assert "no time zone 'Mars'" in await refusal(client, "search_memory", {"query": "x", "time_zone": "Mars"})
 
 

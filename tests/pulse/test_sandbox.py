@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import resource
 import sys
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import asyncpg
+import httpx
 import pytest
 
 from pulse.errors import InvalidInputError
@@ -24,7 +27,9 @@ from pulse.sandbox.monty import MontyBackend
 from pulse.sandbox.records import Limits, SandboxRequest, SandboxResult, read_limits
 from pulse.sandbox.service import Sandbox, make_sandbox_backend
 from pulse.tools.registry import ToolRegistry
+from tests.support.paths import ROOT
 from tests.support.sandbox_attacks import attacks, run_attacks
+from tests.support.sandbox_engine import engine_command, given_to_run
 from tests.support.sandbox_service import TOKEN, sandbox_service
 from tests.support.tool_service import bomb
 from tests.support.waiting import WAIT_SECONDS, until
@@ -100,6 +105,7 @@ async def test_the_value_and_the_output_of_code_are_returned(monty: MontyBackend
         SandboxRequest(code="x" * 200_001),
         SandboxRequest(code="1", files={"../x": b""}),
         SandboxRequest(code="1", files={"/x": b""}),
+        SandboxRequest(code="1", files={"a/b/c": b"", "a": b""}),
         SandboxRequest(code="1", files={"x": bytes(2 << 20)}, limits=Limits(disk_mb=1)),
         SandboxRequest(code="1", env={"a=b": "c"}),
         SandboxRequest(code="1", inputs={"a b": 1}),
@@ -195,24 +201,9 @@ async def test_a_command_ends_by_processor_time_and_says_so() -> None:
     assert (killed.status, killed.error) == ("crashed", "the command ended by itself")
     exited = await backend.execute(SandboxRequest(code="print('x')\nraise SystemExit(200)"))
     assert (exited.status, exited.exit_code, exited.stdout, exited.stderr) == ("failed", 200, "x\n", "")
-
-
-#: A program that is called as an engine is: it notes its calls, takes memory, and runs the code without isolation.
-ENGINE = """import pathlib, subprocess, sys, time
-log, command, given = sys.argv[1], sys.argv[2], sys.argv[3:]
-named = given[given.index("--name") + 1] if command == "run" else given[-1]
-with pathlib.Path(log).open("a") as file:
-    file.write(f"{command} {named}\\n")
-held = b"x" * (150 << 20 if command == "run" else 0)
-if command == "run":
-    image, options = given[-4], given[-3:]
-    if image == "slow":
-        time.sleep(600)
-    if image != "python":
-        sys.exit("no such image" if image == "missing" else int(image))
-    sys.exit(subprocess.run([sys.executable, *options[1:]]).returncode)
-sys.exit(1)
-"""
+    for code, value in (("class A:\n    def __repr__(self): raise KeyError\nA()", "<A>"), ("10**5000", "<int>")):
+        shown = await backend.execute(SandboxRequest(code=code))
+        assert (shown.status, shown.value) == ("ok", value)
 
 
 async def test_an_engine_is_told_apart_from_the_code_and_leaves_no_container(tmp_path: Path) -> None:
@@ -220,7 +211,7 @@ async def test_an_engine_is_told_apart_from_the_code_and_leaves_no_container(tmp
     log = tmp_path / "log"
 
     def engine(image: str) -> ContainerBackend:
-        return ContainerBackend(image, engine=[sys.executable, "-I", "-S", "-c", ENGINE, str(log)])
+        return ContainerBackend(image, engine=engine_command(log))
 
     async def calls() -> list[str]:
         lines = log.read_text().splitlines()
@@ -254,6 +245,42 @@ async def test_an_engine_is_told_apart_from_the_code_and_leaves_no_container(tmp
     assert (gone.status, gone.error) == ("unavailable", "podman cannot be started: No such file or directory")
 
 
+async def test_a_named_sandbox_is_that_one(tmp_path: Path) -> None:
+    """With the engine, the options and the token that are given; podman's own default that must not hold is undone.
+
+    A container gets no proxy of the engine's: its address may have a password.
+    """
+    log = tmp_path / "podman"
+    backend = make_sandbox_backend("container:python", engine=engine_command(log), options=["--runtime", "runsc"])
+    assert (await backend.execute(SandboxRequest(code="6 * 7"))).value == 42
+    given = given_to_run(log)
+    assert {"--env=https_proxy=", "--env=HTTPS_PROXY=", "--env=http_proxy="} <= set(given)
+    at = given.index("--runtime")
+    assert given[at - 1 : at + 3] == ["--read-only-tmpfs=false", "--runtime", "runsc", "python"]
+    other = make_sandbox_backend("container:python", engine=engine_command(tmp_path / "docker"))
+    assert (await other.execute(SandboxRequest(code="6 * 7"))).value == 42
+    assert "--read-only-tmpfs=false" not in given_to_run(tmp_path / "docker")
+    for wrong, why in (
+        ("docker:python", "no sandbox 'docker'"),
+        ("bwrap:python", "nothing after a colon"),
+        ("container", "needs an image"),
+        ("container:", "needs an image"),
+        ("container:--privileged", "needs an image"),
+        ("container:a b", "needs an image"),
+        ("remote:", "needs a URL"),
+        ("remote:ftp://one.example", "needs a URL"),
+        ("remote:https://[", "needs a URL"),
+        ("remote:https://one.example:x/", "needs a URL"),
+        ("remote:https://one.example/a b", "needs a URL"),
+        ("remote:https://user:hushhush@one.example", "no user"),
+        ("remote:https://one.example/run?key=hushhush", "no query"),
+        ("https://user:hushhush@one.example", "no sandbox 'https'"),
+    ):
+        with pytest.raises(InvalidInputError, match=why) as caught:
+            make_sandbox_backend(wrong)
+        assert "hushhush" not in str(caught.value)
+
+
 async def test_a_service_passes_the_same_attacks(
     pool: asyncpg.Pool, monty: MontyBackend, tmp_path: Path, secret: str
 ) -> None:
@@ -279,6 +306,20 @@ async def test_a_service_passes_the_same_attacks(
             assert found.status == "unavailable"
             assert why in (found.error or "")
             await refused.close()
+
+
+async def test_the_protocol_of_a_service_is_as_it_is_described(monty: MontyBackend) -> None:
+    """The request of the documentation is taken by a service, whose answer is the one beside it."""
+    page = (ROOT / "docs" / "sandbox.md").read_text()
+    request, described = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    async with sandbox_service(monty) as url, httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+        answered = await client.post(url, json=request, headers={"authorization": f"Bearer {TOKEN}"})
+        assert {**answered.json(), "execution_time_ms": 12.5} == described
+        described_request = SandboxRequest(code=request["code"], inputs=request["inputs"])
+        backend = RemoteBackend(url, token=TOKEN, allowed=parse_networks("127.0.0.1"))
+        assert (await backend.execute(described_request)).value == described["value"]
+        await backend.close()
+    assert request["limits"] == asdict(Limits())
 
 
 Answer: TypeAlias = Callable[[asyncio.StreamWriter], Awaitable[None]]

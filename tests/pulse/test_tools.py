@@ -65,7 +65,7 @@ async def test_a_function_is_a_tool_with_the_schema_of_its_annotations(registry:
     assert (await registry.register_tool("add", add)).version == 1
     assert (await registry.register_tool("add", add, description="Sum.")).version == 2
     async with ToolRegistry(registry._pool, "shop") as other:
-        assert "not in this process" in (await other.invoke_tool("add", {"a": 1}))["error"]["message"]
+        assert "has no function for add" in (await other.invoke_tool("add", {"a": 1}))["error"]["message"]
 
 
 async def test_what_fails_is_a_result_with_a_code_and_never_raises(registry: ToolRegistry) -> None:
@@ -242,7 +242,7 @@ async def test_calls_that_wait_count_and_keep_to_their_limits(registry: ToolRegi
     # A process without the function cannot make it, and takes it from nobody.
     async with ToolRegistry(registry._pool, registry.app_name) as other:
         elsewhere = await other.confirm(first.execution_id, user_id="ann", approved=True)
-    assert (elsewhere.status, "not in this process" in (elsewhere.error or "")) == ("waiting", True)
+    assert (elsewhere.status, "this process has no function for" in (elsewhere.error or "")) == ("waiting", True)
     running = asyncio.create_task(registry.confirm(first.execution_id, user_id="ann", approved=True))
     await until(lambda: registry._pool.fetchval("SELECT count(*) = 1 FROM tool_executions WHERE status = 'running'"))
     assert await registry._pool.fetchval(

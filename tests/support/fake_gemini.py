@@ -14,7 +14,7 @@ Another process scripts it:
 
 Faults, by `kind` (its fields):
     rate_limit (retry_delay_seconds, daily)    429 with RetryInfo and QuotaFailure
-    status (code, message, reason, retry_delay_seconds)    an API error of any code
+    status (code, message, reason, retry_delay_seconds, headers)    an API error of any code
     hang                                       no response, until the caller gives up
     trickle                                    a response of one byte at a time
     disconnect                                 the connection closes before a response
@@ -35,6 +35,7 @@ import contextlib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tests.support import fake_answers as answers
@@ -105,7 +106,8 @@ class FakeGemini(FakeApi):
             details = [error_info(fault["reason"])] if "reason" in fault else []
             if "retry_delay_seconds" in fault:
                 details.append(retry_info(fault["retry_delay_seconds"]))
-            return api_error(fault["code"], "FAILED", fault.get("message", "a scripted failure"), details)
+            failed = api_error(fault["code"], "FAILED", fault.get("message", "a scripted failure"), details)
+            return replace(failed, headers=fault.get("headers", {}))
         if kind == "foreign_json":
             return as_json(200, {"candidates": 5, "embeddings": 5})
         if call.operation == "generateContent":

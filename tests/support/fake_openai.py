@@ -149,6 +149,10 @@ def completion(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, 
     message = {"role": "assistant", "content": text, "refusal": "I cannot help." if kind == "safety" else None}
     finish_reason = {"max_tokens": "length", "blocked": "content_filter"}.get(kind, "stop")
     prompt_tokens = sum(len(message["content"]) for message in messages) // 4
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish_reason}
+    if kind == "failed_choice":
+        message["content"], choice["finish_reason"] = (text or "")[:5], "error"
+        choice |= {"error": fault["error"]} if "error" in fault else {}
     usage = {
         "prompt_tokens": 100 if kind == "cut_prompt" else prompt_tokens,
         "completion_tokens": max(1, len(text or "") // 4),
@@ -157,7 +161,7 @@ def completion(call: Request, kind: str, fault: Mapping[str, Any]) -> dict[str, 
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "model": f"{call.model}-fake-001",
-        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        "choices": [choice],
         "usage": usage,
     }
 

@@ -21,11 +21,12 @@ async def made(
     *roles: Role,
     user_id: str | None = None,
     lifetime: timedelta | None = None,
+    user_roles: Sequence[str] | None = None,
     schema: str = "public",
 ) -> NewApiKey:
     """A new key, made as the command line makes it."""
     async with await database.create_pool(dsn, schema=schema, max_size=1) as pool:
-        return await ApiKeyService(pool).create(app, roles, user_id=user_id, lifetime=lifetime)
+        return await ApiKeyService(pool).create(app, roles, user_id=user_id, lifetime=lifetime, user_roles=user_roles)
 
 
 @asynccontextmanager

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import psycopg
 import pytest
@@ -27,7 +27,10 @@ from workers.migrate import check_schema, migrate
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
 
 SESSIONS = 4
+OWNED = OWNER = "shop_owner"
 READER = "shop reader"
+BACKUP = "hippocampus_backup"
+PROCESSES = {"shop_writer": "hippocampus_writer", "shop_worker": "hippocampus_worker"}
 SETTINGS = {"max_connections": "60", "shared_buffers": "64MB", "max_wal_size": "256MB"}
 
 
@@ -83,12 +86,6 @@ def folder(home: Path) -> Path:
 
 
 @pytest.fixture
-def owner(dsn: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        yield connection
-
-
-@pytest.fixture
 def archiving(home: Path, folder: Path) -> Iterator[EmbeddedServer]:
     """A server with the archive's settings of the page."""
     (block,) = blocks("ini")
@@ -128,7 +125,9 @@ async def test_both_kinds_of_backup(archiving: EmbeddedServer, home: Path, folde
         await asyncio.to_thread(shell.run, dump)
         await until(lambda: len(stored) > len(before_dump) + 100, "the load went on")
         before_base = list(stored)
-        await asyncio.to_thread(shell.run, base)
+        with psycopg.connect(archiving.dsn, autocommit=True) as admin:
+            admin.execute(blocks("sql")[0].replace("…", BACKUP))
+        await asyncio.to_thread(shell.run, base.replace("$DATABASE_URL", as_login(archiving.dsn, BACKUP)))
         await until(lambda: len(stored) > len(before_base) + 300, "the load goes on")
 
         before_moment = list(stored)
@@ -177,53 +176,76 @@ PRIVILEGES = (
     " JOIN pg_attribute AS t ON t.attrelid = c.oid, aclexplode(t.attacl) AS a"
     " WHERE c.relnamespace = 'public'::regnamespace ORDER BY 1, 2, 3, 4",
     "SELECT p.oid::regprocedure::text, a.grantee::bigint = 0, a.privilege_type FROM pg_proc AS p,"
-    " aclexplode(p.proacl) AS a WHERE p.pronamespace = 'public'::regnamespace AND a.grantee <> p.proowner"
+    " aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a"
+    " WHERE p.pronamespace = 'public'::regnamespace AND a.grantee <> p.proowner"
     " ORDER BY 1, 2, 3",
     "SELECT role_name, app_name, user_id FROM reader_scopes",
 )
 
 
-def test_a_dump_with_roles_restores_into_a_new_server(
-    dsn: str, home: Path, folder: Path, owner: psycopg.Connection
-) -> None:
-    """Grants and policies name roles that a new server lacks; after the page's commands they are as they were."""
-    owner.execute(f"CREATE ROLE \"{READER}\" LOGIN PASSWORD 'secret'")
-    try:
-        owner.execute("SELECT grant_roles()")
-        owner.execute("SELECT bind_reader(%s, 'shop', 'ann')", (READER,))
-        owner.execute("SELECT create_session('shop', u, 's') FROM unnest('{ann,ben}'::text[]) AS u")
-        before = [owner.execute(query).fetchall() for query in PRIVILEGES]
+def test_a_dump_with_roles_restores_into_a_new_server(made_home: Path, folder: Path) -> None:
+    """The owner, who is no superuser, and the page's login take dumps, and the roles of processes none; after the
+    page's commands, grants and policies name the same roles on a new server, and its owner may do what it did."""
+    dump, restore = blocks("sh")[0].split("\n", maxsplit=1)
+    shell = Shell(made_home, BACKUP=str(folder))
+    with EmbeddedServer(made_home, settings=SETTINGS) as old:
+        owned = _make_owned(old)
+        asyncio.run(migrate(owned))
+        with psycopg.connect(old.dsn, autocommit=True) as admin:
+            admin.execute(blocks("sql")[0].replace("…", BACKUP))
+        with psycopg.connect(owned, autocommit=True) as owner:
+            owner.execute("SELECT grant_roles()")
+            for name, role in PROCESSES.items():
+                owner.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}' IN ROLE {role}")
+            owner.execute(f"CREATE ROLE \"{READER}\" LOGIN PASSWORD '{READER}'")
+            owner.execute("SELECT bind_reader(%s, 'shop', 'ann')", (READER,))
+            owner.execute("SELECT create_session('shop', u, 's') FROM unnest('{ann,ben}'::text[]) AS u")
+            before = [owner.execute(query).fetchall() for query in PRIVILEGES]
         assert all(before), "every kind of privilege is there to be restored"
-        with EmbeddedServer(home, settings=SETTINGS) as new:
-            with psycopg.connect(new.dsn, autocommit=True) as admin:
-                admin.execute("CREATE DATABASE restored")
+        for name in (READER, *PROCESSES):
+            with pytest.raises(AssertionError, match=r"permission denied|row-level security"):
+                shell.run(dump.replace("$DATABASE_URL", as_login(owned, name)))
+        for name in (OWNER, BACKUP):
+            shell.run(dump.replace("$DATABASE_URL", as_login(owned, name)).replace("hippocampus.dump", f"{name}.dump"))
+
+    with EmbeddedServer(made_home.with_name(f"{made_home.name}n"), settings=SETTINGS) as new:
+        for name in (OWNER, BACKUP):
+            restored = _make_owned(new)
+            with psycopg.connect(new.dsn) as admin:
                 roles = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'hippocampus\\_%'"
                 assert admin.execute(roles).fetchone() == (0,)
-            restored = new.dsn.replace("/hippocampus?", "/restored?")
-            shell = Shell(home, BACKUP=str(folder), DATABASE_URL=dsn, RESTORE_URL=restored)
-            shell.run(blocks("sh")[0])
-            with psycopg.connect(restored, autocommit=True) as admin:
-                assert [admin.execute(query).fetchall() for query in PRIVILEGES] == before
-                admin.execute(f"CREATE ROLE \"{READER}\" LOGIN PASSWORD 'secret'")
-            done = cli_process.run(
-                folder / "none",
-                "grant-roles",
-                "--reader",
-                READER,
-                "--app",
-                "shop",
-                "--user",
-                "ann",
-                DATABASE_URL=restored,
-            )
-            assert done.returncode == 0, done.stderr
-            with psycopg.connect(restored, user=READER, password="secret") as reader:
+            shell.variables["RESTORE_URL"] = restored
+            shell.run(restore.replace("hippocampus.dump", f"{name}.dump"))
+            with psycopg.connect(restored, autocommit=True) as owner:
+                assert [owner.execute(query).fetchall() for query in PRIVILEGES] == before
+                owner.execute(f"CREATE ROLE \"{READER}\" LOGIN PASSWORD '{READER}'")
+            for arguments in (("migrate",), ("grant-roles", "--reader", READER, "--app", "shop", "--user", "ann")):
+                done = cli_process.run(folder / "none", *arguments, DATABASE_URL=restored)
+                assert done.returncode == 0, done.stderr
+            with psycopg.connect(as_login(restored, READER)) as reader:
                 assert reader.execute("SELECT user_id FROM threads").fetchall() == [("ann",)]
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     reader.execute("CREATE TEMPORARY TABLE t ()")
-    finally:
-        owner.execute(f'DROP OWNED BY "{READER}"')
-        owner.execute(f'DROP ROLE "{READER}"')
+            with psycopg.connect(new.dsn, autocommit=True) as admin:
+                admin.execute(f"DROP DATABASE {OWNED} WITH (FORCE)")
+                for role in (READER, "hippocampus_writer", "hippocampus_worker", "hippocampus_reader", OWNER):
+                    admin.execute(f'DROP ROLE "{role}"')
+
+
+def as_login(dsn: str, name: str) -> str:
+    """The address of a database for a login whose password is its name."""
+    return re.sub(r"//[^@]*@", f"//{quote(name)}:{quote(name)}@", dsn)
+
+
+def _make_owned(server: EmbeddedServer) -> str:
+    """Make a database, with pgvector, whose owner is no superuser; return its address for the owner."""
+    dsn = server.dsn.replace("/hippocampus?", f"/{OWNED}?")
+    with psycopg.connect(server.dsn, autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE {OWNER} LOGIN CREATEROLE PASSWORD '{OWNER}'")
+        admin.execute(f"CREATE DATABASE {OWNED} OWNER {OWNER}")
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute("CREATE EXTENSION vector")
+    return as_login(dsn, OWNER)
 
 
 async def _append(sessions: OpenSessionService, session: str, stored: list[Stored]) -> None:

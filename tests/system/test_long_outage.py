@@ -114,7 +114,7 @@ async def test_a_provider_that_is_down_for_an_hour(
     # The breaker's times: 5, 10, 20, 40, then 80 s.
     assert down["state"] != "closed"
     assert 20 <= down["probes"] <= 50
-    assert used < Settings().job_tries_max
+    assert used < Settings().job_attempts_max
     assert took <= 80 + Settings().retry_delay_seconds_max * 2
     assert fake.stats()["calls"]["generateContent"] == SESSIONS
     assert worker.popen.poll() is None

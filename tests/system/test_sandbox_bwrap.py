@@ -101,3 +101,27 @@ async def test_a_command_with_isolation_passes_its_test() -> None:
     assert found.stdout == "2\n"
     slow = await backend.execute(SandboxRequest(code="while True: pass", limits=Limits(seconds=1)))
     assert slow.status == "timeout"
+
+
+async def test_a_report_that_the_code_forges_leads_nowhere() -> None:
+    """It finds the pipe of the report, and names files out of the folder: only what is inside of it comes back."""
+    code = (
+        "import base64, json, os\n"
+        "evil = base64.b64encode(b'evil').decode()\n"
+        "named = {'../../etc/x': evil, '/etc/x': evil, 'a/../../x': evil, 'a' * 201: evil, 'in/a': evil}\n"
+        "for descriptor in range(3, 256):\n"
+        "    try: os.write(descriptor, json.dumps({'value': 1, 'files': named}).encode() + b'\\n')\n"
+        "    except OSError: pass\n"
+        "os._exit(0)"
+    )
+    found = await BwrapBackend().execute(SandboxRequest(code=code, limits=PATIENT))
+    assert (found.status, found.value, found.files) == ("ok", 1, {"in/a": b"evil"})
+
+
+async def test_what_cannot_be_shown_or_read_is_no_crash() -> None:
+    """Code that ended well is ok, whatever its value is and whatever it left in its folder."""
+    no_text = "class A:\n    def __repr__(self): raise KeyError\nA()"
+    closed = "import os\nopen('x', 'w').write('1')\nos.chmod('x', 0)\nopen('y', 'w').write('2')\nos.mkfifo('z')\n3"
+    for code, value, files in ((no_text, "<A>", {}), ("10**5000", "<int>", {}), (closed, 3, {"y": b"2"})):
+        found = await BwrapBackend().execute(SandboxRequest(code=code, limits=PATIENT))
+        assert (found.status, found.value, found.files) == ("ok", value, files), code

@@ -74,6 +74,7 @@ async def test_no_attack_reaches_anything_from_a_container(
     """Nothing of the host is read or changed, every limit holds, and no container is left behind."""
     secret = f"secret-{uuid.uuid4().hex}"
     monkeypatch.setenv("HOST_SECRET", secret)
+    monkeypatch.setenv("FTP_PROXY", f"http://ann:{secret}@127.0.0.1:1")
     marker = tmp_path / "marker"
     marker.write_text(secret)
     python = Path("/usr/bin/python3").resolve()

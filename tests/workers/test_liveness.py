@@ -13,7 +13,9 @@ import pytest
 from procrastinate.jobs import Job
 
 from hippocampus.providers.local.provider import LocalEmbedder
-from pulse.postgres.statements import load_queries
+from pulse import database
+from pulse.background import in_background
+from pulse.postgres.statements import load_queries, observe_statements
 from tests.support import worker_harness as harness
 from tests.support.pace import at_this_pace
 from tests.support.queue_rows import in_process
@@ -25,6 +27,7 @@ from workers.queue.schedule import ON_DEMAND
 from workers.queue.tasks import MAINTENANCE_CRONS
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
+from workers.telemetry.metrics import Metrics
 
 RECOVERY_SECONDS_MAX = 2.0
 #: A worker that is idle makes about 8; one whose guard does not wait makes hundreds.
@@ -386,3 +389,25 @@ async def test_an_idle_worker_seldom_wakes(tables: asyncpg.Pool, workers: Worker
     await asyncio.sleep(2)
     counts = await wakeups(worker.pid, seconds=6, limit=6 * WAITS_PER_SECOND_MAX)
     assert counts[-1] < 6 * WAITS_PER_SECOND_MAX, counts
+
+
+async def test_an_idle_guard_polls_twice_for_each_heartbeat(
+    dsn: str, tables: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One poll between two heartbeats, and one with each: a poll just before a heartbeat would be a third one."""
+    beats = 8
+    monkeypatch.setattr(liveness, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(liveness, "IDLE_POLL_SECONDS", 0.2)
+    monkeypatch.setattr(liveness, "HEARTBEAT_SECONDS", 0.4)
+    worker = await tables.fetchval("SELECT worker_id FROM procrastinate_register_worker_v1()")
+    guard = liveness.Guard(lambda: database.connect(dsn), Metrics())
+    ran: list[str] = []
+    stop = observe_statements(lambda name, _seconds, _is_done: ran.append(name))
+    try:
+        async with guard.hold(worker):
+            watch = guard.watch(worker, lambda: [], ["q"], wake=lambda: None, abort=lambda _: None)
+            async with in_background(watch):
+                await until(lambda: ran.count("liveness.send_heartbeat") > beats)
+    finally:
+        stop()
+    assert ran.count("liveness.find_orphans") <= 2 * beats + 1

@@ -189,7 +189,7 @@ async def test_poison_stops_neither_other_sessions_nor_its_own_later_events(
             "provider_api_key": "AIza-not-a-key-0123456789abcdefghij",
             "provider_base_url": gemini.base_url,
             "provider_attempts_max": "1",
-            "job_tries_max": "3",
+            "job_attempts_max": "3",
         }
         for role in ("fast_replay", "deep_reflection"):
             await workers.start(role, module="workers.worker", **settings)

@@ -50,7 +50,7 @@ async def test_an_outage_uses_up_no_attempts(pool: asyncpg.Pool, workers: Worker
     """The provider is down for many calls: no job fails although each has two attempts; then all complete."""
     port = int(fake.base_url.rpartition(":")[2])
     await fake.stop()
-    await start(workers, fake, breaker_failures="3", breaker_open_seconds="0.05", job_tries_max="2")
+    await start(workers, fake, breaker_failures="3", breaker_open_seconds="0.05", job_attempts_max="2")
     jobs = await enqueue(pool, *"abcdef")
 
     async def probed_often() -> bool:

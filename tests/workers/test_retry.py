@@ -170,7 +170,7 @@ async def test_a_permanent_error_fails_at_once_keeps_its_reply_and_can_be_run_ag
 async def test_a_transport_fault_fails_after_all_attempts_with_the_last_error(
     tables: asyncpg.Pool, workers: Workers
 ) -> None:
-    await workers.start("fast_replay", job_tries_max="3")
+    await workers.start("fast_replay", job_attempts_max="3")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('503'), ('503'), ('503'), ('503')")
     job_id = await harness.enqueue(tables, await harness.make_thread(tables))
     await harness.wait_for_status(tables, job_id, "failed")

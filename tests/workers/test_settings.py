@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import structlog
@@ -124,7 +125,9 @@ def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("HIPPOCAMPUS_GOOGLE_API_KEY", "AIzaSy-0123456789abcdef")
     monkeypatch.setenv("HIPPOCAMPUS_GEMINI_BASE_URL", "http://former")
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_TRIES_MAX", "7")
+    monkeypatch.setenv("HIPPOCAMPUS_JOB_TRIES_MAX", "9")
     loaded = load()
+    assert loaded.job_attempts_max == 9
     chosen = loaded.chosen("generator")
     assert (chosen.provider, chosen.base_url, loaded.provider_attempts_max) == ("gemini", "http://former", 7)
     with structlog.testing.capture_logs() as logs:
@@ -133,6 +136,7 @@ def test_former_names_still_work_and_are_logged(monkeypatch: pytest.MonkeyPatch)
         ("setting_renamed", "HIPPOCAMPUS_GOOGLE_API_KEY", "GOOGLE_API_KEY"),
         ("setting_renamed", "HIPPOCAMPUS_GEMINI_BASE_URL", "HIPPOCAMPUS_PROVIDER_BASE_URL"),
         ("setting_renamed", "HIPPOCAMPUS_PROVIDER_TRIES_MAX", "HIPPOCAMPUS_PROVIDER_ATTEMPTS_MAX"),
+        ("setting_renamed", "HIPPOCAMPUS_JOB_TRIES_MAX", "HIPPOCAMPUS_JOB_ATTEMPTS_MAX"),
     ]
     monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", "http://current")
     assert load().provider_base_url == "http://current"
@@ -363,3 +367,41 @@ def test_a_cell_has_its_own_database_its_own_direct_address_and_no_replica(monke
     monkeypatch.setenv("HIPPOCAMPUS_DIRECT_CELLS", "east=postgresql://four/east?schema=other")
     with pytest.raises(SettingsError, match=r"HIPPOCAMPUS_DIRECT_CELLS is wrong: east: .*another schema"):
         load()
+
+
+def test_a_sandbox_is_named_whole_or_nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind, with its engine, its token and its networks; what is wrong is named, and the token never shown."""
+    assert load().sandbox == "monty"
+    for good in ("bwrap", "container:registry.example:5000/python@sha256:00", "remote:https://one.example/run"):
+        monkeypatch.setenv("HIPPOCAMPUS_SANDBOX", good)
+        assert load().sandbox == good
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX_TOKEN", "hushhush-and-more-of-it")
+    assert load().shown()["sandbox_token"] == "hushh***"
+    for name, value, why in (
+        ("SANDBOX", "docker", "HIPPOCAMPUS_SANDBOX is wrong: there is no sandbox 'docker'"),
+        ("SANDBOX", "remote:http://10.0.0.1/run", "set that, or use https"),
+        ("SANDBOX", "remote:HTTP://10.0.0.1/run", "set that, or use https"),
+        ("SANDBOX_NETWORKS", "here", "SANDBOX_NETWORKS is wrong: 'here' is not a network"),
+        ("SANDBOX_TOKEN", "hushhush two", "SANDBOX_TOKEN is wrong: a token has printable"),
+        ("SANDBOX_ENGINE", "podman 'x", "SANDBOX_ENGINE is wrong: .* cannot be split into words"),
+        ("SANDBOX_ENGINE", " ", "SANDBOX_ENGINE is wrong: it is blank"),
+    ):
+        with monkeypatch.context() as one:
+            one.setenv(f"HIPPOCAMPUS_{name}", value)
+            with pytest.raises(SettingsError, match=why) as caught:
+                load()
+            assert "hushhush" not in str(caught.value)
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX", "remote:http://10.0.0.1/run")
+    monkeypatch.setenv("HIPPOCAMPUS_SANDBOX_NETWORKS", "10.0.0.0/8")
+    assert load().sandbox == "remote:http://10.0.0.1/run"
+
+
+def test_no_error_shows_the_value_of_a_secret() -> None:
+    """Of whichever setting: pydantic's errors have what was given."""
+    secrets = [name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation)]
+    assert {"otlp_headers", "sandbox_token", "api_key", "cells"} <= set(secrets)
+    for name in secrets:
+        error = {"msg": "Value error, it is wrong", "loc": (name,), "input": "hushhush"}
+        assert "hushhush" not in settings._explain(error), name
+    shown = {"msg": "Value error, it is wrong", "loc": ("api_port",), "input": "hushhush"}
+    assert settings._explain(shown) == "HIPPOCAMPUS_API_PORT is wrong: it is wrong (it is 'hushhush')"

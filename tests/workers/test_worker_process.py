@@ -19,6 +19,7 @@ from tests.support.worker_harness import Workers
 from tests.support.worker_process import SECRET
 from workers import worker as worker_process
 from workers.pools import POOLS, get_pool
+from workers.process.signals import SAME_REQUEST_SECONDS
 from workers.queue import liveness
 from workers.settings import Settings
 
@@ -109,6 +110,31 @@ async def test_a_second_signal_ends_the_process_at_once(tables: asyncpg.Pool, wo
     assert other.popen.poll() is None
 
 
+def test_a_second_signal_while_the_process_exits_ends_it_as_one_before() -> None:
+    """The event loop, closed by then, took its handlers with it: the exit code was that of a killed process."""
+    program = """
+import asyncio, atexit, sys
+from workers.process import signals
+
+async def work():
+    stop = asyncio.Event()
+    signals.on_stop(lambda _: stop.set())
+    print("works", flush=True)
+    await stop.wait()
+
+atexit.register(lambda: (print("exits", flush=True), sys.stdin.read()))
+signals.run(work())
+"""
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for step in ("works", "exits"):
+            assert process.stdout.readline().strip() == step
+            process.send_signal(signal.SIGTERM)
+            time.sleep(2 * SAME_REQUEST_SECONDS)  # the next one is another request
+        assert process.wait() == 128 + signal.SIGTERM
+
+
 async def test_every_role_exits_with_0_on_sigterm(tables: asyncpg.Pool, workers: Workers) -> None:
     """An idle worker of each pool exits gracefully, faster than a process manager's timeout."""
     started = [workers.spawn(pool) for pool in POOLS]
@@ -181,7 +207,7 @@ async def test_a_worker_survives_the_pruning_of_its_row(tables: asyncpg.Pool, wo
 
 async def test_logs_hold_ids_and_never_content(tables: asyncpg.Pool, workers: Workers) -> None:
     """Every line is a JSON object; a failed job's lines have its ids, and nothing of its content."""
-    worker = await workers.start("fast_replay", job_tries_max="2", log_level="debug")
+    worker = await workers.start("fast_replay", job_attempts_max="2", log_level="debug")
     await tables.execute("INSERT INTO scripted (fault) VALUES ('429'), ('400'), ('bug')")
     threads = [await harness.make_thread(tables, f"s{number}") for number in range(2)]
     jobs = [await harness.enqueue(tables, thread) for thread in threads]

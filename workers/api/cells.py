@@ -121,7 +121,7 @@ class CellRouter:
         cell = DEFAULT_CELL if app_name is None else self._directory.cell_of(app_name)
         api = self._apis.get(cell)
         if api is None and cell in self._directory.names:
-            # Not reached yet; its apps are no other cell's.
+            # Not reached yet; its apps belong to no other cell.
             scope.setdefault("state", {})["request_id"] = ""
             await refuse(problems.DATABASE_UNREACHABLE, scope, receive, send, detail=f"the cell {cell} does not answer")
         elif app_name is None or len(self._apis) == 1:

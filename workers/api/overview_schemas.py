@@ -144,6 +144,7 @@ class KeyView(View):
     user_id: str | None
     name: str
     roles: list[Role]
+    user_roles: list[str] | None
     created_at: datetime
     last_used_at: datetime | None
     expires_at: datetime | None

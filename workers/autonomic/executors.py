@@ -222,7 +222,7 @@ class Executors:
         return {"files": len(moved), "bytes": sum(each.bytes for each in moved)}
 
     async def _notify(self, _session: Session, effect: Effect, event_id: int) -> Meta:
-        """Tell people: in the log, which is read by machines, then by webhook and command, if there are."""
+        """Notify people: in the log, which is read by machines, then by webhook and command, if there are."""
         message = {"id": event_id, "key": effect.key, "rule": effect.rule, **effect.params}
         _log.warning("operator_notified", **{f"notice_{name}": value for name, value in message.items()})
         await self.send(message)

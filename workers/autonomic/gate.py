@@ -56,7 +56,7 @@ async def _run_all(rule: Rule, cases: Sequence[Snapshot]) -> dict[str, Any]:
             began = time.perf_counter()
             first = await _outcome(rule, prev, curr)
             seconds = time.perf_counter() - began
-            # A pause of this machine is no slowness of the rule: the better of two counts.
+            # A pause of this machine does not make the rule slow: the better of two counts.
             began = time.perf_counter()
             second = await _outcome(rule, prev, curr)
             seconds = min(seconds, time.perf_counter() - began)

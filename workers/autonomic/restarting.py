@@ -107,7 +107,7 @@ async def end_process(pid: int, registered_at: float, *, grace_seconds: float) -
 
 
 def is_same(pid: int, registered_at: float) -> bool:
-    """Whether a process runs that registered itself at this Unix time, and is no zombie."""
+    """Whether a process runs that registered itself at this Unix time, and is not a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         boot = next(

@@ -24,7 +24,6 @@ from pulse.autonomic.tick import TickLoop
 from pulse.autonomic.types import Rule
 from pulse.autonomic.watchers import COLLECT_SECONDS_MAX, Vitals, Watchers
 from pulse.background import in_background
-from pulse.sandbox.service import make_sandbox_backend
 from pulse.tools.registries import ToolRegistries
 from workers.autonomic import senses
 from workers.autonomic.executors import ATTEMPTS_MAX, TOOL_SECONDS_MAX, Executors
@@ -34,6 +33,7 @@ from workers.autonomic.restarting import make_restarter
 from workers.pools import get_pool
 from workers.process import signals
 from workers.queue.app import JobApp, make_connector
+from workers.sandboxes import make_sandbox
 from workers.settings import Settings, SettingsError, machine_name, watchdog_address
 from workers.telemetry.metrics import Metrics
 from workers.worker import Supervisor, main_of, open_pool, reporting
@@ -101,7 +101,7 @@ async def run_pulse(settings: Settings) -> None:
     own = PulseMetrics(metrics.registry)
     async with open_pool(settings, pool) as connections, contextlib.AsyncExitStack() as stack:
         await ReleaseService(connections, settings.pulse_scope).make_scope()
-        tools = ToolRegistries(connections, make_sandbox_backend(settings.sandbox))
+        tools = ToolRegistries(connections, make_sandbox(settings))
         stack.push_async_callback(tools.close)
         parts = await _own_parts(stack, tools, settings)
         executors = Executors(

@@ -26,14 +26,17 @@ if TYPE_CHECKING:
 
 _STATEMENTS = Statements("workers.autonomic", "senses.sql")
 
+#: Processes report every `HEARTBEAT_SECONDS`: in half of that, there is seldom anything new to read.
+SHARED_MS = int(500 * HEARTBEAT_SECONDS)
 #: After a pause of the senses, as by an outage of the database, every process looks lost until it has reported again.
-GAP_SECONDS = 15.0
+GAP_SECONDS = 2.5 * SHARED_MS / 1000
 SETTLING_SECONDS = HEARTBEAT_SECONDS + 5.0
 NETWORK_SECONDS_MAX = 1.5
 #: Senses that begin within so many seconds of each other share a survey.
 SURVEY_SECONDS = 1.0
-#: The size of a database is read from its files: rarely.
-SLOW_MS = 30_000
+SLOW_MS = 15_000
+#: The size of a database is read from its thousand files: seldom.
+SIZE_SECONDS = 60.0
 _PRESSURE = Path("/proc/pressure/memory")
 #: cgroup v2, then v1: the limit and what counts against it.
 _CGROUPS = (
@@ -60,11 +63,11 @@ def shared_watchers(settings: Settings, pool: Pool) -> list[WatcherDef]:
     """Return what the database knows of all processes; one process measures it."""
     shared = SharedSenses(settings, pool)
     return [
-        WatcherDef("Processes", "process-alive", shared.processes, _has_dead_process),
-        WatcherDef("Error logs", "error-log", shared.errors, lambda window: bool(window[-1].data["new"])),
-        WatcherDef("Models", "llm-health", shared.models),
-        WatcherDef("Queues", "queue", shared.queues, interval_ms=SLOW_MS // 2),
-        WatcherDef("Database", "database", shared.database, interval_ms=SLOW_MS // 2),
+        WatcherDef("Processes", "process-alive", shared.processes, _has_dead_process, interval_ms=SHARED_MS),
+        WatcherDef("Error logs", "error-log", shared.errors, _has_new_error, interval_ms=SHARED_MS),
+        WatcherDef("Models", "llm-health", shared.models, interval_ms=SHARED_MS),
+        WatcherDef("Queues", "queue", shared.queues, interval_ms=SLOW_MS),
+        WatcherDef("Database", "database", shared.database, interval_ms=SLOW_MS),
     ]
 
 
@@ -131,11 +134,12 @@ class Resources:
         return _is_full(window[-1].data) and not (len(window) > 1 and _is_full(window[-2].data))
 
     def _memory(self) -> float:
-        host = float(self._psutil.virtual_memory().percent)
+        memory = self._psutil.virtual_memory()
+        host = float(memory.percent)
         for limit_path, usage_path, stat_path in _CGROUPS:
             with contextlib.suppress(OSError, ValueError):
                 limit = int(Path(limit_path).read_text())
-                if limit >= self._psutil.virtual_memory().total:
+                if limit >= memory.total:
                     continue
                 stat = dict(line.split() for line in Path(stat_path).read_text().splitlines())
                 used = int(Path(usage_path).read_text()) - int(stat.get("inactive_file", 0))
@@ -169,6 +173,8 @@ class SharedSenses:
         self._survey: asyncio.Task[Any] | None = None
         self._surveyed_at = float("-inf")
         self._surveyed: set[str] = set()
+        self._size = 0
+        self._sized_at = float("-inf")
 
     async def processes(self) -> dict[str, Any]:
         """Return for how long each process has not been seen."""
@@ -222,15 +228,25 @@ class SharedSenses:
 
     async def queues(self) -> dict[str, Any]:
         """Return how long the oldest job of each queue has waited, and how many have failed."""
-        rows = await _STATEMENTS.fetch(self._pool, "queues", timeout=3)
-        failed = await _STATEMENTS.fetchval(self._pool, "failed_jobs", timeout=3)
-        return {"oldest_seconds": {row[0]: round(row[1], 1) for row in rows}, "failed": failed}
+        row = await _STATEMENTS.fetch_one(self._pool, "queues", timeout=3)
+        return {
+            "oldest_seconds": {queue: round(age, 1) for queue, age in row["oldest_seconds"].items()},
+            "failed": row["failed"],
+        }
 
     async def database(self) -> dict[str, Any]:
         """Return the database's size, also in per cent of its quota, its connections and its oldest transaction."""
-        row = await _STATEMENTS.fetch_one(self._pool, "database", timeout=3)
-        percent = round(100 * row["size"] / self._bytes_max, 1) if self._bytes_max else None
-        return {**dict(row), "oldest_transaction": round(row["oldest_transaction"], 1), "percent": percent}
+        began = time.monotonic()
+        is_due = began - self._sized_at >= SIZE_SECONDS
+        row = await _STATEMENTS.fetch_one(self._pool, "database", is_due, timeout=3)
+        if is_due:
+            self._size, self._sized_at = row["size"], began
+        return {
+            "size": self._size,
+            "connections": row["connections"],
+            "oldest_transaction": round(row["oldest_transaction"], 1),
+            "percent": round(100 * self._size / self._bytes_max, 1) if self._bytes_max else None,
+        }
 
 
 class Network:
@@ -300,6 +316,10 @@ def _pressure() -> float | None:
 def _is_full(reading: dict[str, Any]) -> bool:
     percents = (reading["memory"], *reading["disks"].values())
     return any(each is not None and each >= FULL_PERCENT for each in percents)
+
+
+def _has_new_error(window: Sequence[Sample]) -> bool:
+    return bool(window[-1].data["new"])
 
 
 def _has_dead_process(window: Sequence[Sample]) -> bool:

@@ -21,13 +21,14 @@ SELECT role, machine, host, port, pid, extract(epoch FROM started_at)::double pr
 FROM metrics_targets WHERE machine = $1 AND seen_at > clock_timestamp() - interval '1 minute'
 
 -- name: queues
-SELECT queue_name, oldest_seconds FROM queue_ages()
-
--- name: failed_jobs
-SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed'
+-- For how many seconds the oldest job of each queue has waited; how many have failed.
+SELECT (SELECT coalesce(jsonb_object_agg(q.queue_name, q.oldest_seconds), '{}') FROM queue_ages() AS q
+        WHERE q.oldest_seconds IS NOT NULL) AS oldest_seconds,
+       (SELECT count(*) FROM procrastinate_jobs WHERE status = 'failed') AS failed
 
 -- name: database
-SELECT pg_database_size(current_database()) AS size,
+-- whether to read the size, which takes longest
+SELECT CASE WHEN $1 THEN pg_database_size(current_database()) END AS size,
        (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections,
        coalesce((SELECT max(extract(epoch FROM clock_timestamp() - xact_start)) FROM pg_stat_activity
                  WHERE datname = current_database()), 0)::double precision AS oldest_transaction

@@ -48,10 +48,10 @@ MOMENT = Moment()
 asked_at_option = click.option(
     "--asked-at",
     type=MOMENT,
-    help="When it is asked: 'yesterday' is the day before; or now. Without a zone, a time of --time-zone.",
+    help="When the query is asked; by default now. 'yesterday' is the day before. Without a zone, in --time-zone.",
 )
 time_zone_option = click.option(
     "--time-zone",
     is_eager=True,
-    help="Whose days it means, such as Asia/Tokyo; by default the zone of --asked-at, or UTC.",
+    help="The time zone of the query's days, such as Asia/Tokyo; by default the zone of --asked-at, or UTC.",
 )

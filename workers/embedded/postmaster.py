@@ -160,7 +160,7 @@ class Postmaster:
 
 
 def _read(pid: int, name: str) -> bytes:
-    """Return what `/proc` tells of a process, to every user and in a container too; nothing of one that is gone."""
+    """Return what `/proc` shows of a process, to every user and in a container too; nothing of one that is gone."""
     try:
         return (Path("/proc") / str(pid) / name).read_bytes()
     except OSError:

@@ -1,6 +1,6 @@
 """What a person attaches to a conversation: resources to read, and the prompt `recall`.
 
-memory://profile                 what holds of the user, as one page: see `hippocampus.profile`
+memory://profile                 what is known of the user, as one page: see `hippocampus.profile`
 memory://facts                   the facts that hold, as JSON
 memory://sessions/{session_id}   what the next turn of a session needs; '/' in the id is written %2F
 """

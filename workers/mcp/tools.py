@@ -425,7 +425,7 @@ async def list_facts(caller: Caller, given: FactArguments) -> FactPage:
         fact_type=given.type,
         key=given.key,
         as_of=given.as_of,
-        # One more tells whether there is a next page.
+        # One more shows whether there is a next page.
         limit=given.limit + 1,
         after=after,
     )

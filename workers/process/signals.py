@@ -6,12 +6,33 @@ Without a handler the signal ends a process at once, and its rows stay in the da
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+#: A process group's Ctrl-C and its manager's SIGTERM that arrive together are one request.
+SAME_REQUEST_SECONDS = 0.25
 _NUMBERS = (signal.SIGTERM, signal.SIGINT)
 _stopped_at: list[float] = []
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run what a process does until it is stopped. A second request that comes after that ends the process at once.
+
+    The loop takes its handlers with it: a process that was about to exit with 0 would be reported as killed.
+    """
+
+    def end(number: int, _frame: object) -> None:
+        if seconds_since_stop() > SAME_REQUEST_SECONDS:
+            os._exit(128 + number)
+
+    try:
+        asyncio.run(work)
+    finally:
+        for number in _NUMBERS if _stopped_at else ():
+            signal.signal(number, end)
 
 
 def on_stop(handler: Callable[[int], None]) -> None:

@@ -66,7 +66,7 @@ def make_app(settings: Settings, pool: Pool, metrics: Metrics, services: Service
     """
     app = JobApp(make_connector(settings), pool, metrics, services.pause_seconds, services.find_upkeep)
     retry = JobRetry(
-        attempts_max=settings.job_tries_max,
+        attempts_max=settings.job_attempts_max,
         base_seconds=settings.retry_base_seconds,
         cap_seconds=settings.retry_delay_seconds_max,
     )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -131,7 +132,7 @@ class Guard:
         self._interrupt = asyncio.Event()  # of the current connection: it was lost, or the queue is busy
         self._is_busy = True
         self._is_idling = False  # in a long pause, which activity ends
-        self._beat_at = 0.0
+        self._beat_due_at = 0.0
         self._suspects: frozenset[Orphan] = frozenset()
 
     def note_activity(self) -> None:
@@ -176,7 +177,7 @@ class Guard:
             try:
                 if self._connection is None or self._connection.is_closed():
                     await self._take(worker_id)
-                elif time.monotonic() - self._beat_at >= HEARTBEAT_SECONDS:
+                elif time.monotonic() >= self._beat_due_at:
                     await self._beat(self._connection, worker_id)
                 if self._connection is not None:
                     found = await self._poll(self._connection, worker_id, running(), queues)
@@ -193,18 +194,20 @@ class Guard:
             # After a restart of the server every worker must be back before the second poll of the first one.
             await asyncio.sleep(RECONNECT_SECONDS)
             return
-        # Jitter, so that processes which started together do not poll together.
-        jitter = random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it
         if not self._is_busy:
             self._is_idling = True
-            until_beat = self._beat_at + HEARTBEAT_SECONDS - time.monotonic()
-            is_interrupted = await self._interrupted(min(IDLE_POLL_SECONDS * jitter, max(until_beat, 0.0)))
+            is_interrupted = await self._interrupted(self._idle_seconds())
             self._is_idling = False
             if not is_interrupted or self._connection.is_closed():
                 return
             # A job was just enqueued. Should its worker die at once, the polls from now on find it.
             self._interrupt.clear()
-        await self._interrupted(POLL_SECONDS * jitter)
+        await self._interrupted(POLL_SECONDS * _jitter())
+
+    def _idle_seconds(self) -> float:
+        """Return when to poll next: a heartbeat is sent with a poll, so the time until it is divided evenly."""
+        until_beat = self._beat_due_at - time.monotonic()
+        return max(until_beat, 0.0) / max(math.ceil(until_beat / IDLE_POLL_SECONDS), 1)
 
     async def _interrupted(self, seconds: float) -> bool:
         try:
@@ -228,7 +231,7 @@ class Guard:
 
     async def _beat(self, connection: Connection, worker_id: int) -> None:
         await _STATEMENTS.execute(connection, "send_heartbeat", worker_id, timeout=STATEMENT_SECONDS_MAX)
-        self._beat_at = time.monotonic()
+        self._beat_due_at = time.monotonic() + HEARTBEAT_SECONDS * _jitter()
 
     async def _poll(
         self, connection: Connection, worker_id: int, running: Sequence[int], queues: Sequence[str]
@@ -247,3 +250,8 @@ class Guard:
         if self._connection is not None:
             self._connection.terminate()
         self._connection = None
+
+
+def _jitter() -> float:
+    """Return a part of a pause, so that processes which started together do not poll together."""
+    return random.uniform(0.8, 1.0)  # noqa: S311 - no secret depends on it

@@ -32,7 +32,7 @@ class Schedule(PeriodicDeferrer):
         """Return when a task was due last, unless it was enqueued for that moment.
 
         procrastinate's own counts on from the last one: after a jump of the clock it enqueues a task for each moment
-        that was passed over, or none until the clock has caught up.
+        that was skipped, or none until the clock has caught up.
         """
         for newest in super().get_timestamps(periodic_task, None, until):
             if newest != since:

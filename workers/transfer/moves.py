@@ -42,7 +42,7 @@ PURGE_ROWS = 5_000
 _GROWING = frozenset({"events", "messages"})
 #: Of the queue's jobs, which stay: the target makes its own.
 _NOT_COPIED = "procrastinate_job_id"
-#: By them the former cell still knows the app's callers, and tells them where the app is; they allow nothing there.
+#: By them the former cell still knows the app's callers, and directs them to its new cell; they allow nothing there.
 _KEPT = frozenset({"api_keys"})
 _CHUNKS_AHEAD = 16
 _STATEMENTS = Statements("workers.transfer", "moves.sql")

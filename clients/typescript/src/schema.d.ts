@@ -1129,7 +1129,7 @@ export interface paths {
         };
         /**
          * Read a user's profile
-         * @description Read what holds of a user on one page: instructions, rules, facts and the strongest insights.
+         * @description Read what is known of a user on one page: instructions, rules, facts and the strongest insights.
          *
          *     Needs a key with the role `read`.
          */
@@ -3013,6 +3013,11 @@ export interface components {
              * @description What it may do; `admin` includes the other two.
              */
             roles: ("append" | "read" | "admin")[];
+            /**
+             * User Roles
+             * @description The roles of users that its calls may name, for tools and corpora; null: none with a key of one user, any with another.
+             */
+            user_roles: string[] | null;
         };
         /**
          * CandidatePageView
@@ -3953,7 +3958,7 @@ export interface components {
         };
         /**
          * EndpointInput
-         * @description An address that is to be told of the app's events.
+         * @description An address that is to receive the app's events.
          * @example {
          *       "event_types": [
          *         "fact.changed"
@@ -3993,7 +3998,7 @@ export interface components {
         };
         /**
          * EndpointView
-         * @description An address that is told of the app's events, without its secrets.
+         * @description An address that receives the app's events, without its secrets.
          */
         EndpointView: {
             /**
@@ -4480,7 +4485,7 @@ export interface components {
             confirmed_at: string | null;
             /**
              * Superseded By
-             * @description Who ended it by hand; null: nobody did.
+             * @description Who ended it by hand; null: it was not.
              */
             superseded_by: string | null;
         };
@@ -5007,6 +5012,8 @@ export interface components {
             name: string;
             /** Roles */
             roles: ("append" | "read" | "admin")[];
+            /** User Roles */
+            user_roles: string[] | null;
             /**
              * Created At
              * Format: date-time
@@ -5837,7 +5844,7 @@ export interface components {
         };
         /**
          * ProfileView
-         * @description What holds of a user.
+         * @description What is known of a user.
          */
         ProfileView: {
             /**

@@ -58,7 +58,7 @@ class FactVersionView(View):
     ]
     confirmed_by: Annotated[str | None, Field(description="Who confirmed it by hand last.")]
     confirmed_at: datetime | None
-    superseded_by: Annotated[str | None, Field(description="Who ended it by hand; null: nobody did.")]
+    superseded_by: Annotated[str | None, Field(description="Who ended it by hand; null: it was not.")]
 
 
 class FactHistoryView(View):

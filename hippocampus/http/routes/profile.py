@@ -40,7 +40,7 @@ async def read_profile(
     ] = None,
     as_of: Annotated[Moment | None, Query(description="What was true then; by default now.")] = None,
 ) -> Response:
-    """Read what holds of a user on one page: instructions, rules, facts and the strongest insights."""
+    """Read what is known of a user on one page: instructions, rules, facts and the strongest insights."""
     page = await profile.read_profile(
         pool,
         app_name=owner.app_name,

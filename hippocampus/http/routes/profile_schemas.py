@@ -26,7 +26,7 @@ class ProfileLineView(View):
 
 
 class ProfileView(View):
-    """What holds of a user."""
+    """What is known of a user."""
 
     text: Annotated[str, Field(description="The page in Markdown; empty if nothing is known.")]
     lines: list[ProfileLineView]

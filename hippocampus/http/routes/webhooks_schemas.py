@@ -21,7 +21,7 @@ from pulse.http.edge.schemas import WITHOUT_NUL, Body, NextCursor, View
 
 
 class EndpointInput(Body):
-    """An address that is to be told of the app's events."""
+    """An address that is to receive the app's events."""
 
     url: Annotated[
         str, StringConstraints(min_length=1, max_length=URL_LENGTH_MAX), Field(description="An https address.")
@@ -52,7 +52,7 @@ class ReplayInput(Body):
 
 
 class EndpointView(View):
-    """An address that is told of the app's events, without its secrets."""
+    """An address that receives the app's events, without its secrets."""
 
     id: uuid.UUID
     url: str

@@ -140,9 +140,13 @@ def _usage_of(reply: Mapping[str, Any]) -> Usage:
     counts = counts if isinstance(counts, Mapping) else {}
     read = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return Usage(
-        prompt_tokens=sum(int(counts.get(name) or 0) for name in read),
-        output_tokens=int(counts.get("output_tokens") or 0),
+        prompt_tokens=sum(_count(counts, name) for name in read), output_tokens=_count(counts, "output_tokens")
     )
+
+
+def _count(counts: Mapping[str, Any], name: str) -> int:
+    value = counts.get(name)
+    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _read_step(reply: Mapping[str, Any]) -> ModelStep:

@@ -73,7 +73,7 @@ class GeminiClient:
         connection = self._connection
         # An HTTP client of our own: with aiohttp installed the library would use that, and after a lost connection
         # sleep for up to ten seconds and call again, whatever its retry options say.
-        # A redirect would send the key and the conversation to a host that nobody chose.
+        # A redirect would send the key and the conversation to a host that was not chosen.
         http = self._http_library.AsyncClient(
             follow_redirects=False,
             timeout=connection.timeout_seconds,
@@ -104,7 +104,9 @@ class GeminiClient:
                 _, client = await self._clients.get()
                 return await request(client.aio.models)
         except genai_errors.APIError as fault:
-            raise faults.from_response(fault.code, fault.details) from None
+            given = getattr(fault.response, "headers", None) or {}
+            headers = {str(name).lower(): str(text) for name, text in given.items()}
+            raise faults.from_response(fault.code, fault.details, headers) from None
         except TimeoutError:
             raise TransientProviderError(
                 f"Gemini: no answer within {self._timeout_seconds:g} s", code="timeout"

@@ -1,6 +1,6 @@
 """What an error of the Gemini API means. Pure: reads the code and the body, knows no client library.
 
-429                         RateLimitedError, with the delay of RetryInfo; `daily` by QuotaFailure
+429                         RateLimitedError, with the delay of RetryInfo, or of the headers; `daily` by QuotaFailure
 408, 5xx                    TransientProviderError
 400, 401, 403, 404, other   PermanentProviderError, saying what to do
 """
@@ -18,6 +18,7 @@ from hippocampus.errors import (
     RateLimitedError,
     TransientProviderError,
 )
+from hippocampus.providers import http_faults
 
 #: What an operator can do about it.
 _ADVICE = {
@@ -38,12 +39,17 @@ _DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)s")
 _MESSAGE_CHARACTERS_MAX = 500
 
 
-def from_response(code: int, body: Any) -> ProviderError:
-    """Return the error for an HTTP status and its decoded body."""
+def from_response(code: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderError:
+    """Return the error for an HTTP status, its decoded body and lower-case header names.
+
+    A gateway before the API, which knows nothing of RetryInfo, requests its delay by Retry-After.
+    """
     error = _error_of(body)
     detail = _message_of(error)
     evidence = _evidence_of(body)
     requested = retry_after_seconds(error)
+    if requested is None:
+        requested = http_faults.retry_after_seconds(headers or {})
     if code == 429:
         daily = is_daily(error)
         quota = "the day's quota is used up" if daily else "the rate limit is reached"

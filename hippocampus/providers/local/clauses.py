@@ -720,7 +720,8 @@ def _chinese(text: str) -> Iterator[str]:
         clause = _ASIDE_ZH.sub("", _PARTICLES_ZH.sub("", clause))
         if not clause or clause in _FILLERS_ZH:
             continue
-        if kin and clause[0] in "他她" and not clause.startswith(("他们", "她们")):
+        he = clause[0] in "他她" and not clause.startswith(("他们", "她们"))
+        if he and kin and patterns_zh.may_mean(clause[0], kin):
             clause = kin + clause[1:]
         elif subject and _OWN_KIN_ZH.match(clause):
             clause = f"我{clause}"

@@ -183,7 +183,9 @@ class Reader:
         if match := _SPEAKER_ZH.match(text, start, end):
             return SPEAKER, match.end()
         if match := _HE_ZH.match(text, start, end):
-            return self._meant(), match.end()
+            meant = self._meant()
+            fits = all(patterns_zh.may_mean(match[0], name) for name in meant.names)
+            return meant if fits else THEY, match.end()
         if match := _SOME_ZH.match(text, start, end):
             return UNKNOWN, match.end()
         if start == end or _PREDICATE_ZH.match(text, start, end):

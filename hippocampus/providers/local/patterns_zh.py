@@ -6,6 +6,8 @@ out, and dialect and polite words for relatives ('家父', '闺女') are the com
 
 from __future__ import annotations
 
+import re
+
 from hippocampus.providers.local.patterns import chinese
 from hippocampus.text import words
 
@@ -41,9 +43,13 @@ DATE = (
     f"|{_DAY_NUMBER}(?:号|日)?)?"
     f"|{_DAY_NUMBER}(?:号|日))"
 )
+#: '三周后我去北京'; what was over by then is told with 了 behind its verb.
+_AFTER = (
+    f"(?:再?过)?(?:{NUMBER}|几|半)(?:天|周|个?星期|个?礼拜|个月)(?:之|以)?后(?!来|[^，。]*[到去回来完好成见出买走]了)"
+)
 TIME = (
-    f"(?:{DATE}|明天|后天|大后天|今晚|明晚|(?:这|本|下)?周末|下+(?:周|星期|礼拜)[一二三四五六日天末]?|(?:这|本)?(?:周"
-    f"|星期|礼拜)[一二三四五六日天]|下个?月"
+    f"(?:{DATE}|{_AFTER}|明天|后天|大后天|今晚|明晚|(?:(?:这|本|下)个?)?周末|下+(?:周|星期|礼拜)[一二三四五六日天末]?|(?:这|本)?(?:周"
+    f"|星期|礼拜)[一二三四五六日天]|下个?月(?:{_DAY_NUMBER}[号日]|初|中旬|底)?"
     "|这个?月|月底|月初|年底|年初|年后|年前|明年|今年|后年|春节|过年|元旦|国庆(?:节)?|十一|五一|劳动节|中秋(?:节)?"
     "|端午(?:节)?|清明(?:节)?|元宵|暑假|寒假|暑期"
     "|开春|入冬|秋天|夏天|冬天|春天|过两天|过几天|过阵子|过段时间|毕业后|考完试?|退休后)"
@@ -361,6 +367,16 @@ NAMED_KIN = chinese(
 )
 
 #: English names of kin, so that both languages have the same key.
+_MALE = re.compile("爸|父|爷|公|夫|先生|男|哥|弟|儿子|孙子|舅(?!妈)|叔|侄子|外甥(?!女)")
+_FEMALE = re.compile("妈|母|奶|婆|姥姥|妻|太太|女|姐|妹|姑|姨|闺")
+
+
+def may_mean(pronoun: str, kin: str) -> bool:
+    """Return whether 他 or 她 may mean a relative: not of another gender."""
+    others = {"他": _FEMALE, "她": _MALE}.get(pronoun[:1])
+    return others is None or others.search(kin) is None
+
+
 KIN_ENGLISH = dict(
     zip(
         words.listed(

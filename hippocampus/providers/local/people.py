@@ -30,7 +30,8 @@ _CALLED_ZH = re.compile(
     "(?=$|[，在是做今上开读考去来摆刚最都会给])"
 )
 _SHE_ZH = re.compile(
-    "(?P<lead>(?:不过|而且|还有|然后|，|(?:不对|不是|[说写记讲弄搞]错了|更正)[，,。！ ]+(?:应该)?)?)[他她](?!们)"
+    "(?P<lead>(?:不过|而且|还有|然后|，|(?:不对|不是|[说写记讲弄搞]错了|更正)[，,。！ ]+(?:应该)?)?)"
+    "(?P<pronoun>[他她])(?!们)"
 )
 _KIN_ZH = re.compile(f"我(?:的|家)?(?P<kin>{patterns_zh.KIN.replace('?P<about>', '?:')}|[妈爸姐哥弟妹](?!妈|爸|夫))")
 _ANIMAL = re.compile(rf"{patterns_en.ANIMAL}$", re.IGNORECASE)
@@ -106,7 +107,7 @@ class People:
         " with."""
         text = sentence.text
         spoken = _SHE_ZH.match(text)
-        if spoken and self._last:
+        if spoken and self._last and patterns_zh.may_mean(spoken["pronoun"], self._last):
             return replace(sentence, text=f"{spoken['lead']}我{self._last}{text[spoken.end() :]}")
         if mentions := [match["kin"] for match in _KIN_ZH.finditer(text)]:
             self._last = mentions[0] if len(set(mentions)) == 1 else ""

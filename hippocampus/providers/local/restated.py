@@ -93,6 +93,15 @@ _FIRST_NAMES = frozenset(
         tim tina tom tony tracy vera vicky walter wendy will william zoe"""
     )
 )
+#: Programs, machines and languages, and those that are a person's or a place's name as well.
+_THINGS_EN = frozenset(
+    words.listed(
+        """windows linux macos ubuntu android ios iphone ipad mac macbook chromebook python javascript typescript kotlin
+        golang rust perl php sql excel powerpoint photoshop figma notion slack zoom teams skype whatsapp telegram chrome
+        firefox safari postgres postgresql mysql mongodb redis docker kubernetes"""
+    )
+)
+_THINGS_OR_NOT_EN = frozenset(words.listed("java ruby julia swift scala dart pascal ada basic haskell word edge"))
 _DEMONYM_EN = re.compile(
     r"(?!dalian$)(?:[a-z]+(?:ish|ese|ian|ican)|german|french|dutch|greek|thai|czech|swiss|korean|catalan|arabic|hindi)$",
     re.I,
@@ -124,7 +133,9 @@ _PLACE_ZH = re.compile(f"{patterns_zh.CITY}|.{{1,6}}[省市区县镇村路街]")
 _NO_NOUN_ZH = re.compile("[我你他她它这那没不了吗呢吧]|什么|怎么|谢|好的|知道|明白|可以|对的")
 
 
-def in_place(text: str, sentence: str, stated: Sequence[Held], *, chinese: bool, answers: bool) -> str | None:
+def in_place(
+    text: str, sentence: str, stated: Sequence[Held], *, chinese: bool, answers: bool, elsewhere: bool = False
+) -> str | None:
     """Return a sentence with what a correction of it gives in the place of what was wrong; None if it corrects nothing.
 
     Args:
@@ -132,15 +143,19 @@ def in_place(text: str, sentence: str, stated: Sequence[Held], *, chinese: bool,
         sentence: the last one that stated something.
         stated: the facts that it stated.
         answers: the text may answer a question instead: 'No, Ben.'
+        elsewhere: something that a later sentence names may be wrong instead.
     """
     text = " ".join(text.replace("’", "'").split()).strip(" .!…")
     match = (_PLAIN_ZH if chinese else _PLAIN_EN).match(text)
     if match is None or (answers and not (_FIRM_ZH if chinese else _FIRM_EN).search(match["opening"])):
         return None
-    return (_chinese if chinese else _english)(match, sentence.replace("’", "'"), stated)
+    sentence = sentence.replace("’", "'")
+    if chinese:
+        return _chinese(match, sentence, stated)
+    return _english(match, sentence, stated, elsewhere=elsewhere)
 
 
-def _english(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str | None:
+def _english(match: re.Match[str], sentence: str, stated: Sequence[Held], *, elsewhere: bool) -> str | None:
     new, place = match["new"], match["place"] or ""
     time = corrections.find_time(f"{place}{new}", chinese=False)
     if time is not None and len(time) >= len(new):
@@ -150,6 +165,9 @@ def _english(match: re.Match[str], sentence: str, stated: Sequence[Held]) -> str
         return _renumbered(sentence, new)
     firm = _FIRM_EN.search(match["opening"]) is not None
     if _PROPER_EN.fullmatch(new):
+        by_itself = not (match["lead"] or match["place"])
+        if by_itself and (elsewhere or not _names_only(sentence, stated)):
+            return None
         return _renamed(match, sentence, stated, firm=firm)
     if not _NOUN_EN.fullmatch(new) or any(
         word in _NO_NOUN or word.endswith("ly") or words.is_past(word) for word in new.split()
@@ -192,6 +210,7 @@ def _renamed(match: re.Match[str], sentence: str, stated: Sequence[Held], *, fir
         if len(led) == 1:
             return _last_replaced(sentence, [f"{place}{led[0]}"], f"{place}{new}")
         names = {old: kind for old, kind in names.items() if kind == "place"}
+    names = {old: kind for old, kind in names.items() if _may_be_one_kind(old, new)}
     kinds = set(names.values())
     if len(kinds) != 1:
         return None
@@ -203,6 +222,28 @@ def _renamed(match: re.Match[str], sentence: str, stated: Sequence[Held], *, fir
     ):
         return None
     return _last_replaced(sentence, list(names), new)
+
+
+def _names_only(sentence: str, stated: Sequence[Held]) -> bool:
+    """Return whether all that a sentence names stands in what it stated."""
+    told = {word for each in stated for name in _PROPER_EN.findall(each.text) for word in name.split()}
+    return set(named(sentence)) <= told
+
+
+def named(sentence: str) -> list[str]:
+    """Return the words of the names within an English sentence: what it begins with is none."""
+    return [
+        word
+        for name in _PROPER_EN.finditer(sentence)
+        for word in name[0].split()[not name.start() :]
+        if not _CALENDAR_EN.match(word)
+    ]
+
+
+def _may_be_one_kind(old: str, new: str) -> bool:
+    """Return whether two names may be of the same kind: a program or a language does not take a person's place."""
+    things = {name.split()[0].lower() in _THINGS_EN for name in (old, new) if name.lower() not in _THINGS_OR_NOT_EN}
+    return len(things) < len((old, new))
 
 
 def _kind_of(text: str, start: int) -> str:

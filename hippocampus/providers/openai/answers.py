@@ -61,6 +61,14 @@ def first_choice(body: Any) -> Mapping[str, Any] | None:
     return choice if isinstance(choice, Mapping) and isinstance(choice.get("message"), Mapping) else None
 
 
+def error_of_choice(body: Any) -> object:
+    """Return the error of a model that failed on the way, as a router of models reports it with status 200; or None."""
+    choice = first_choice(body) or {}
+    if choice.get("error"):
+        return choice["error"]
+    return "the model failed within its answer" if choice.get("finish_reason") == "error" else None
+
+
 def check_prompt_was_read(who: str, sent: Sequence[str], usage: Usage) -> None:
     """Refuse a reply to a prompt of which the server has read a part only.
 
@@ -96,7 +104,7 @@ def read_vectors(body: Any, model: str) -> list[Sequence[Any]] | None:
         return None
     indexes = [item.get("index") for item in items]
     if any(index is not None for index in indexes):
-        # An index that is no whole number may not even be comparable.
+        # An index that is not a whole number may not even be comparable.
         if not set(map(type, indexes)) <= {int} or set(indexes) != set(range(len(items))):
             refuse_vectors(model, f"the indexes of {len(items)} vectors are not 0 to {len(items) - 1}")
         items = [item for _, item in sorted(zip(indexes, items, strict=True), key=lambda pair: pair[0])]

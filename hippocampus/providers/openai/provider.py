@@ -27,6 +27,7 @@ from hippocampus.providers.json_generator import JsonGenerator
 from hippocampus.providers.openai import tool_calls
 from hippocampus.providers.openai.answers import (
     check_prompt_was_read,
+    error_of_choice,
     first_choice,
     read_answer,
     read_vectors,
@@ -188,7 +189,11 @@ class OpenAIGenerator(JsonGenerator):
         return body
 
     async def _send(self, body: Mapping[str, Any]) -> Any:
-        return await post(self._client, "/chat/completions", body, first_choice)
+        reply = await post(self._client, "/chat/completions", body, first_choice)
+        error = error_of_choice(reply)
+        if error is not None:
+            raise self._client.refused({"error": error}, _status_of(error))
+        return reply
 
 
 class OpenAIEmbedder(ChunkedEmbedder):
@@ -255,10 +260,13 @@ async def post(
     if read(reply) is not None:
         return reply
     if isinstance(reply, Mapping) and reply.get("error"):
-        error = reply["error"]
-        code = error.get("code") if isinstance(error, Mapping) else None
-        raise client.refused(reply, code if isinstance(code, int) and 400 <= code < 600 else 502)
+        raise client.refused(reply, _status_of(reply["error"]))
     raise client.unexpected(reply)
+
+
+def _status_of(error: object) -> int:
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502
 
 
 async def is_listed(client: JsonClient, model: str) -> bool:

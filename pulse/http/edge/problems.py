@@ -1,6 +1,6 @@
 """Errors as the API returns them: ``application/problem+json`` (RFC 9457), each with a stable type.
 
-A client branches on ``type``; ``detail`` tells a person what is wrong and what to do. Neither contains the content of
+A client branches on ``type``; ``detail`` says for people what is wrong and what to do. Neither contains the content of
 events, the database's address, or a position in the code. Routes raise; `install` turns what they raise into responses.
 Which error class is which problem is written down once: here for pulse, and in `hippocampus.http.problems`, which joins
 its table to this one with `register`.

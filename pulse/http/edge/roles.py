@@ -76,17 +76,23 @@ def check_role(connection: HTTPConnection, role: Role) -> None:
 
 
 def asserted_roles(connection: HTTPConnection, roles: list[str]) -> list[str]:
-    """Return the roles of a user that a caller asserts: not with a key of one user, which the user may hold.
+    """Return the roles of a user that a call has, of which the caller names some: as far as the key allows.
 
     Raises:
-        ProblemError: the key is of one user.
+        ProblemError: the key may not name one of them.
     """
     grant = grant_of(connection)
-    if roles and grant is not None and grant.user_id is not None:
-        raise problems.ProblemError(
-            problems.ROLE_MISSING, "a user's roles are the app's to assert: this needs a key without a user"
-        )
-    return roles
+    if grant is None:
+        return roles
+    found = grant.roles_of_user(roles)
+    if found is not None:
+        return found
+    if grant.user_roles is None:
+        detail = "a user's roles are the app's to assert: this needs a key without a user, or one that has the roles"
+    else:
+        allowed = f"only {', '.join(grant.user_roles)}" if grant.user_roles else "none"
+        detail = f"of the roles of users this key may name {allowed}"
+    raise problems.ProblemError(problems.ROLE_MISSING, detail)
 
 
 def role_of(route: BaseRoute) -> Role | None:

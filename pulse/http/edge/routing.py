@@ -32,7 +32,7 @@ READS_FILE: Final = Depends(_reads_file)
 
 
 class DeferredRoute(APIRoute):
-    """A route of which only what tells requests apart is made at once.
+    """A route of which only what selects requests is made at once.
 
     The rest, such as the parameters and the models, would take much of a writer's start; it is made when it is first
     read, by the first request for the route or for the API's document.

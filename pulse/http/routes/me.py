@@ -1,4 +1,4 @@
-"""The route that tells a caller what its key allows."""
+"""The route that reports what the caller's key allows."""
 
 from __future__ import annotations
 
@@ -26,4 +26,12 @@ async def read_caller(request: Request) -> Response:
     if grant is None:
         raise problems.ProblemError(problems.WRONG_KEY)
     roles = [role for role in ROLES if grant.has(role)]
-    return reply(CallerView(key_id=grant.key_id, app_name=grant.app_name, user_id=grant.user_id, roles=roles))
+    return reply(
+        CallerView(
+            key_id=grant.key_id,
+            app_name=grant.app_name,
+            user_id=grant.user_id,
+            roles=roles,
+            user_roles=None if grant.user_roles is None else list(grant.user_roles),
+        )
+    )

@@ -1,4 +1,4 @@
-"""The body of the route that tells a caller what its key allows."""
+"""The body of the route that reports what the caller's key allows."""
 
 from __future__ import annotations
 
@@ -20,3 +20,10 @@ class CallerView(View):
     app_name: Annotated[str | None, Field(description="The only app that it may name; null: every app.")]
     user_id: Annotated[str | None, Field(description="The only user that it may name; null: every user.")]
     roles: Annotated[list[Role], Field(description="What it may do; `admin` includes the other two.")]
+    user_roles: Annotated[
+        list[str] | None,
+        Field(
+            description="The roles of users that its calls may name, for tools and corpora; null: none with a key of"
+            " one user, any with another."
+        ),
+    ]

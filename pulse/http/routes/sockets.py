@@ -4,7 +4,9 @@
     WS /ws/agui, /ws/agui/{agent}       runs: the client sends the input of a run, and gets the run
 
 A message is the event alone; with ``?frames=envelope`` it is ``{"id": …, "chunk": event}``, where the id, if any, is
-the ``offset`` to continue from. The heartbeat is the protocol's own ping.
+the ``offset`` to continue from. With ``?frames=positions``, the stream of a thread begins with its position,
+``{"id": …}`` alone, for a client that has none of an event: its offset if it is disconnected before the first one. The
+heartbeat is the protocol's own ping.
 
 A run's input is AG-UI's `RunAgentInput`, as for ``POST /agui``. ``{"type": "abort", "runId": …}`` requests the end of a
 run. The runs of a socket are sent one after the other; what is refused gets RUN_ERROR with the problem's name as code.
@@ -94,17 +96,18 @@ async def follow_thread(
     thread_id: str,
     run_id: Annotated[str | None, Query(max_length=512)] = None,
     offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
-    frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
+    frames: Annotated[str, Query(pattern="^(agui|envelope|positions)$")] = "agui",
     legacy: Legacy = False,
 ) -> None:
     """Follow a thread, or one run of it."""
     try:
-        source = await _open(socket, _decoded(thread_id), run_id, offset)
+        source, start = await _open(socket, _decoded(thread_id), run_id, offset)
     except (problems.ProblemError, *_FAULTS) as error:
         await _refuse(socket, error)
         return
     await socket.accept()
-    sender = asyncio.create_task(_send(socket, source, in_envelope=frames == "envelope", legacy=legacy))
+    first = start if frames == "positions" else None
+    sender = asyncio.create_task(_send(socket, source, first, in_envelope=frames != "agui", legacy=legacy))
     reader = asyncio.create_task(_wait_for_disconnection(socket))
     try:
         await asyncio.wait({sender, reader}, return_when=asyncio.FIRST_COMPLETED)
@@ -120,8 +123,10 @@ def _decoded(thread_id: str) -> str:
         raise problems.ProblemError(problems.INVALID_REQUEST, detail) from None
 
 
-async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offset: str | None) -> _Frames:
-    """Return the frames to send.
+async def _open(
+    socket: HTTPConnection, thread_id: str, run_id: str | None, offset: str | None
+) -> tuple[_Frames, str | None]:
+    """Return the frames to send, and the position before them if the client has none of a frame.
 
     Raises:
         ProblemError: the client may not follow this stream.
@@ -135,11 +140,13 @@ async def _open(socket: HTTPConnection, thread_id: str, run_id: str | None, offs
     if run_id is None:
         threads = service_of(socket, ThreadStreams)
         cursor = await thread_cursor_of(threads, session, offset)
-        return threads.follow(session, cursor, heartbeat_seconds=heartbeat_seconds)
+        start = None if cursor.within is not None else str(cursor)
+        return threads.follow(session, cursor, heartbeat_seconds=heartbeat_seconds), start
     run = await service_of(socket, RunService).get(*access.owner, run_id)
     if run.thread_id != session.thread_id:
         raise RunNotFoundError(f"session {thread_id!r} has no run {run_id!r}")
-    return _run_frames(socket, run, cursor_of(offset, None))
+    # Without an offset, the events of a run come from its start, however often the client comes back.
+    return _run_frames(socket, run, cursor_of(offset, None)), None
 
 
 async def _run_frames(socket: HTTPConnection, run: Run, cursor: Cursor | None, **options: Any) -> _Frames:
@@ -149,16 +156,20 @@ async def _run_frames(socket: HTTPConnection, run: Run, cursor: Cursor | None, *
             yield frames
 
 
-async def _send(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> None:
-    """Send frames until the stream ends, and close with the code and the reason that say why."""
-    end = await _send_all(socket, source, in_envelope=in_envelope, legacy=legacy)
+async def _send(socket: WebSocket, source: _Frames, start: str | None, *, in_envelope: bool, legacy: bool) -> None:
+    """Send the start, if any, and frames until the stream ends; close with the code and the reason that say why."""
+    end = await _send_all(socket, source, start, in_envelope=in_envelope, legacy=legacy)
     if end is not None:
         await socket.close(end.code, close_reason(end.reason))
 
 
-async def _send_all(socket: WebSocket, source: _Frames, *, in_envelope: bool, legacy: bool) -> _End | None:
+async def _send_all(
+    socket: WebSocket, source: _Frames, start: str | None = None, *, in_envelope: bool, legacy: bool
+) -> _End | None:
     """Send frames, and return how the stream ended; None if the client disconnected."""
     try:
+        if start is not None:
+            await socket.send_text(f'{{"id":"{start}"}}')
         async with aclosing(source) as batches:  # type: ignore[type-var]  # they are generators
             async for batch in batches:
                 for frame in batch:

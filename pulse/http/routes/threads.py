@@ -99,7 +99,7 @@ async def session_of(connection: HTTPConnection, access: Access, session_id: str
     """Return the session to follow.
 
     Raises:
-        SessionNotFoundError: there is none of this name.
+        SessionNotFoundError: there is no session of this name.
     """
     key = SessionKey(*access.owner, session_id)
     session = await service_of(connection, OpenSessionService).get_session(*key, num_recent_events=0)

@@ -22,8 +22,8 @@ _STYLES: dict[Verdict, str] = {"ok": "green", "warning": "yellow", "problem": "r
 def command(context: click.Context, as_json: bool) -> None:
     """Check the installation, and name the fix for each problem.
 
-    It checks the database's connection, versions, settings and permissions, the pools against its connection limit,
-    clocks, disk, which roles run, which jobs wait and which failed.
+    It checks the models and the sandbox, the database's connection, versions, settings and permissions, the pools
+    against its connection limit, clocks, disk, which roles run, which jobs wait and which failed.
     """
     with databases.opened(settings.load()) as config:
         found = asyncio.run(_examine(config))

@@ -17,7 +17,7 @@ from workers.cli.paging import Paged, PageOptions, page_options
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-_COLUMNS = ("id", "app", "user", "roles", "name", "status", "created", "last used", "expires")
+_COLUMNS = ("id", "app", "user", "roles", "user's roles", "name", "status", "created", "last used", "expires")
 _LIFETIME = re.compile(r"([1-9]\d{0,5})([dhm])")
 _UNITS = {"d": timedelta(days=1), "h": timedelta(hours=1), "m": timedelta(minutes=1)}
 
@@ -53,6 +53,14 @@ def command() -> None:
 @click.option(
     "--role", "roles", type=click.Choice(ROLES), multiple=True, required=True, help="Repeatable; admin includes all."
 )
+@click.option(
+    "--user-role",
+    "user_roles",
+    multiple=True,
+    help="A role of users, for tools and corpora, that its calls may name; with --user, all that are given hold."
+    " Repeatable; without it, a key with --user names none, and another any.",
+)
+@click.option("--no-user-roles", is_flag=True, help="Let its calls name no role of users.")
 @click.option("--name", default="", help="A name for people, such as the key's owner.")
 @click.option("--expires", "lifetime", type=_Lifetime(), help="Its lifetime, such as 90d; unlimited by default.")
 @json_option
@@ -61,6 +69,8 @@ def create(
     user: str | None,
     every_app: bool,
     roles: tuple[str, ...],
+    user_roles: tuple[str, ...],
+    no_user_roles: bool,
     name: str,
     lifetime: timedelta | None,
     as_json: bool,
@@ -70,9 +80,14 @@ def create(
         raise click.UsageError("Name the app with --app, or use --every-app; not both.")
     if user is not None and app is None:
         raise click.UsageError("A key of one user needs --app, the app of that user.")
+    if user_roles and no_user_roles:
+        raise click.UsageError("Give --user-role or --no-user-roles, not both.")
     given = cast("tuple[Role, ...]", roles)
+    named = user_roles if user_roles or no_user_roles else None
     made = databases.run(
-        lambda pool: ApiKeyService(pool).create(app, given, user_id=user, name=name, lifetime=lifetime)
+        lambda pool: ApiKeyService(pool).create(
+            app, given, user_id=user, name=name, lifetime=lifetime, user_roles=named
+        )
     )
     if as_json:
         output.write_json({**_fields(made.key), "key": made.text})
@@ -123,12 +138,19 @@ def _row(key: ApiKey) -> tuple[Any, ...]:
         key.app_name or "every app",
         key.user_id or "every user",
         ",".join(key.roles),
+        _user_roles(key),
         key.name,
         _status(key),
         key.created_at,
         key.last_used_at,
         key.expires_at,
     )
+
+
+def _user_roles(key: ApiKey) -> str:
+    if key.user_roles is None:
+        return "any" if key.user_id is None else "none"
+    return ",".join(key.user_roles) or "none"
 
 
 def _fields(key: ApiKey) -> dict[str, Any]:

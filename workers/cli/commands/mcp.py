@@ -63,8 +63,8 @@ def command(app: str | None, user: str | None, roles: tuple[str, ...], user_role
 
 
 async def _serve(config: Settings, asked: interrupts.Interrupts, served: dict[str, Any], *, is_ours: bool) -> None:
-    from pulse.sandbox.service import make_sandbox_backend
     from workers.mcp import stdio
+    from workers.sandboxes import make_sandbox
 
     with asked.cancelling():
         if is_ours:
@@ -72,7 +72,7 @@ async def _serve(config: Settings, asked: interrupts.Interrupts, served: dict[st
         async with databases.pool_of(config) as pool:
             embedder, generator = open_embedder(config, pool), open_generator(config, pool)
             try:
-                sandbox = make_sandbox_backend(config.sandbox)
+                sandbox = make_sandbox(config)
                 async with reranking(config, pool, ready=False) as reranked:
                     await stdio.serve(pool, embedder, generator, **served, reranked=reranked, sandbox=sandbox)
             finally:

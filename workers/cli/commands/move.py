@@ -28,7 +28,7 @@ from workers.transfer import moves
 def command(app: str, cell: str, keep_seconds: float, as_json: bool) -> None:
     """Move an app with everything that belongs to it to another cell.
 
-    It stays available: writers wait for the last moment alone, and follow. Repeat the command if it was cut off. An app
+    It stays available: writers wait only at the end, and then follow. Repeat the command if it was interrupted. An app
     that does not exist yet is placed: it begins in that cell.
     """
     config = settings.load()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def command(
     name: str | None, whose: Whose, tokens: int, as_of: datetime | None, language: Language | None, as_json: bool
 ) -> None:
-    """Print what holds of a user on one page: instructions, rules, facts and the strongest insights."""
+    """Print what is known of a user on one page: instructions, rules, facts and the strongest insights."""
     if name and whose.user:
         raise click.UsageError("Name the user once: as USER, or by --user.")
     page = replace(whose, user=name or whose.user).run(

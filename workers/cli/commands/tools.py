@@ -241,9 +241,10 @@ def _registry(pool: Pool, app: str, sandbox: Sandbox | None = None) -> ToolRegis
 
 def _on(app: str, work: Callable[[ToolRegistry], Awaitable[Result]]) -> Result:
     async def run(pool: Pool) -> Result:
-        from pulse.sandbox.service import Sandbox, make_sandbox_backend
+        from pulse.sandbox.service import Sandbox
+        from workers.sandboxes import make_sandbox
 
-        sandbox = Sandbox(pool, app, make_sandbox_backend(settings.load().sandbox))
+        sandbox = Sandbox(pool, app, make_sandbox(settings.load()))
         try:
             async with _registry(pool, app, sandbox) as registry:
                 return await work(registry)

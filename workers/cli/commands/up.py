@@ -52,7 +52,7 @@ def command(context: click.Context, detach: bool, agents: tuple[str, ...], claim
     is shown its DATABASE_URL, for psql and for your own programs. The schema is migrated first. A role that dies is
     started again, and so is the embedded PostgreSQL.
 
-    With --detach it goes on in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
+    With --detach it runs in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
     installation runs below a home: if it runs already, the same line is printed again.
     """
     settings.use_agents(agents)

@@ -38,7 +38,7 @@ endpoint_argument = click.argument("endpoint_id", metavar="ENDPOINT", type=click
 
 @click.group(cls=Listing, epilog="Example:  hippocampus webhooks add https://example.org/hook --app shop")
 def command() -> None:
-    """Tell addresses of an app's events, by the Standard Webhooks specification."""
+    """Report an app's events to addresses, by the Standard Webhooks specification."""
 
 
 @command.command(epilog="Example:  hippocampus webhooks add https://example.org/hook --app shop --type fact.changed")
