@@ -17,7 +17,7 @@ from tests.support.cli_commands import Run
 ACME = """
 from hippocampus.providers.registry import Provider
 
-ACME = Provider(module="acme_memory", generation_model="", embedding_model="", reranking_model="last-first")
+ACME = Provider(module="acme_reranking", generation_model="", embedding_model="", reranking_model="last-first")
 
 class LastFirst:
     def __init__(self, model):
@@ -38,11 +38,11 @@ def make_reranker(config):
 
 @pytest.fixture
 def _acme(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    info = tmp_path / "acme_memory-1.dist-info"
+    info = tmp_path / "acme_reranking-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-memory\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\nacme = acme_memory:ACME\n")
-    (tmp_path / "acme_memory.py").write_text(ACME)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-reranking\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[{registry.ENTRY_POINTS}]\nacme = acme_reranking:ACME\n")
+    (tmp_path / "acme_reranking.py").write_text(ACME)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "find", registry.find.__wrapped__)
 

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ from pulse.extras import install_command
 
 
 @pytest.fixture(autouse=True)
-def _no_cache() -> None:
+def _no_cache() -> Iterator[None]:
+    find.cache_clear()
+    yield
     find.cache_clear()
 
 
