@@ -154,6 +154,11 @@ class _Server(uvicorn.Server):
         self.config.timeout_graceful_shutdown = max(left, _LAST_RESPONSES_SECONDS)  # type: ignore[assignment]
         await super().shutdown(sockets)
 
+    async def last_responses(self) -> None:
+        """Wait for requests that were cancelled: those that the database does not answer end with its pool."""
+        if self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks, timeout=_LAST_RESPONSES_SECONDS)
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -245,6 +250,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         gc.freeze()
         _log.info("writer_started", host=host, port=port)
         await server.serve([listener])
+    await server.last_responses()
     _log.info("writer_stopped")
 
 
