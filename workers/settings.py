@@ -1057,7 +1057,8 @@ def _explain(error: object) -> str:
     field = names[0] if names else location
     variable = variables_of(field)[0] if names else location
     variable = next((old for old in _former_values() if FORMER_NAMES[old] == variable), variable)
-    is_secret = bool(names) and SecretStr in get_args(Settings.model_fields[field].annotation)
+    kind = Settings.model_fields[field].annotation if names else None
+    is_secret = SecretStr in (kind, *get_args(kind))
     given = "" if is_secret else f" (it is {error['input']!r})"
     return f"{variable} is wrong: {message[:1].lower() + message[1:]}{given}"
 
