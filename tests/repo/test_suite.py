@@ -67,6 +67,20 @@ def test_a_command_that_hangs():
 """
 
 
+def _run_in(folder: Path, *options: str) -> str:
+    """Run the tests of a folder in a process of their own, without this project's settings; return what it printed."""
+    plain = ("-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull)
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *plain, *options, str(folder)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS,
+        check=False,
+    ).stdout
+
+
 def test_the_files_that_begin_first_exist() -> None:
     """One that was moved would begin last, and hold up the end of the suite."""
     assert [name for name in LONG_FIRST if not (TESTS / name).is_file()] == []
@@ -77,17 +91,8 @@ def test_tests_with_a_limit_in_seconds_run_last_and_one_by_one(tmp_path: Path) -
     (tmp_path / "conftest.py").write_text(CONFTEST)
     for number in range(4):
         (tmp_path / f"test_{number}.py").write_text(MODULE.format(n=number))
-    plugins = ("-p", "xdist", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-c", os.devnull)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "3", "--dist", "loadfile", "-q", *plugins, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
-    assert "1 failed, 12 passed" in done.stdout, done.stdout
+    printed = _run_in(tmp_path, "-p", "xdist", "-n", "3", "--dist", "loadfile")
+    assert "1 failed, 12 passed" in printed, printed
     noted = (tmp_path / "noted").read_text().split()
     alone = [line for number in range(4) for line in (f"+test_alone{number}", f"-test_alone{number}")]
     assert sorted(noted[-8:]) == sorted(alone)
@@ -96,18 +101,9 @@ def test_tests_with_a_limit_in_seconds_run_last_and_one_by_one(tmp_path: Path) -
 
 def test_the_message_of_a_time_out_ends_with_what_the_command_printed(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TIMED_OUT)
-    plugins = ("-p", "tests.support.timed_out", "-p", "no:cacheprovider", "--tb=line", "--rootdir", str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *plugins, "-c", os.devnull, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    )
-    shown = {line.removeprefix("E").strip() for line in done.stdout.splitlines()}
-    assert shown >= {"2000", "to 999 of 1000", "careful"}, done.stdout
+    printed = _run_in(tmp_path, "-p", "tests.support.timed_out", "--tb=line")
+    shown = {line.removeprefix("E").strip() for line in printed.splitlines()}
+    assert shown >= {"2000", "to 999 of 1000", "careful"}, printed
     assert not shown & {"not the end", "1"}
 
 
