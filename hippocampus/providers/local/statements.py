@@ -295,20 +295,24 @@ _STAY_EN = re.compile(
 _STAYS = Pattern("plan", "custom", _STAY_EN, "{clause}", "clause", 0.8)
 
 
+def _retold(found: Found, pattern: Pattern, clause: str) -> Found:
+    """Return what was found as the whole clause, under another pattern; as it was if the clause states nothing."""
+    stated = families.statement(clause, chinese=False)
+    return found if stated is None else replace(found, pattern=pattern, object=stated, clause=stated)
+
+
 def _stayed(found: Found, clause: str) -> Found:
     """Return what a clause states as a plan if it says where the speaker is for a while."""
     if found.pattern.topic != "home" or found.chinese or not _STAY_EN.search(clause):
         return found
-    stated = families.statement(clause, chinese=False)
-    return found if stated is None else replace(found, pattern=_STAYS, object=stated, clause=stated)
+    return _retold(found, _STAYS, clause)
 
 
 def _given(found: Found, clause: str) -> Found:
     """Return what a clause states as an event if it bought something for somebody else: the speaker has it not."""
     if found.pattern.topic != "owns" or found.chinese or not _GIFT_EN.search(clause):
         return found
-    stated = families.statement(clause, chinese=False)
-    return found if stated is None else replace(found, pattern=_BOUGHT_FOR, object=stated, clause=stated)
+    return _retold(found, _BOUGHT_FOR, clause)
 
 
 def _completed(found: Found, place: int, said: list[str], continued: Mapping[int, str]) -> tuple[Found | None, int]:
@@ -377,9 +381,7 @@ def _remembered(sentence: Sentence) -> Iterator[Found]:
     match = (_REMEMBER_ZH if chinese else _REMEMBER_EN).match(sentence.text.replace("’", "'"))
     if match is None or sentence.is_question:
         return
-    stated = families.statement(match["object"], chinese=chinese)
-    if stated is not None:
-        yield Found(pattern=_REMEMBERED, about="", object=stated, chinese=chinese, clause=stated)
+    yield from _whole(_REMEMBERED, match["object"], chinese=chinese)
 
 
 #: Two people who are no longer a couple: 'Ada and I parted in May', 'me and Tom are done', 'Dev's history'.
@@ -412,9 +414,14 @@ def _parting(sentence: Sentence) -> Iterator[Found]:
     match = _PARTING.search(text)
     if match is None or _NO_COUPLE.search(match["said"]) or clauses.is_unreal(text):
         return
-    stated = families.statement(match["said"], chinese=False)
+    yield from _whole(_PARTED_KEY, match["said"], chinese=False)
+
+
+def _whole(pattern: Pattern, said: str, *, chinese: bool) -> Iterator[Found]:
+    """Yield a clause as a statement, which is all that is known of it."""
+    stated = families.statement(said, chinese=chinese)
     if stated is not None:
-        yield Found(pattern=_PARTED_KEY, about="", object=stated, chinese=False, clause=stated)
+        yield Found(pattern=pattern, about="", object=stated, chinese=chinese, clause=stated)
 
 
 #: When a rule is to apply: 'When I write after midnight, keep it short.'
