@@ -126,11 +126,12 @@ def _cell(text: str) -> str:
 def main() -> None:
     """Renew both pages."""
     (DOCS / "configuration.md").write_text(configuration(), encoding="utf-8")
-    folder = Path(tempfile.mkdtemp(prefix="hippo-docs-", dir="/tmp"))
-    folder.chmod(0o711)
-    with EmbeddedServer(folder / "home") as server:
-        asyncio.run(migrate(server.dsn))
-        (DOCS / "schema.md").write_text(asyncio.run(schema(server.dsn)), encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="hippo-docs-", dir="/tmp") as folder:
+        # For the system user that runs PostgreSQL for root.
+        Path(folder).chmod(0o711)
+        with EmbeddedServer(Path(folder, "home")) as server:
+            asyncio.run(migrate(server.dsn))
+            (DOCS / "schema.md").write_text(asyncio.run(schema(server.dsn)), encoding="utf-8")
 
 
 if __name__ == "__main__":
