@@ -6,8 +6,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 STAMP_DEV := $(VENV)/.installed-dev
 COVERAGE_MIN ?= 90
-# Many tests wait for processes: one more at once than a small machine has cores. Each has a server of its own.
-TESTS_AT_ONCE ?= 3
+# Many tests wait for processes: two more at once than a small machine has cores. Each has a server of its own.
+TESTS_AT_ONCE ?= 4
 # program : Debian's package that contains it
 SYSTEM_TOOLS := sh:dash bwrap:bubblewrap node:nodejs npm:npm chromium:chromium promtool:prometheus \
   pgbouncer:pgbouncer systemd-analyze:systemd faketime:faketime $(if $(filter 0,$(shell id -u)),useradd:passwd ip:iproute2)
