@@ -79,6 +79,7 @@ async def test_a_worker_reports_it_within_ten_seconds(workers: Workers) -> None:
     assert {line["model"] for line in lines} == {"openai:gpt-5.4-mini"}
 
 
+@pytest.mark.system
 @pytest.mark.timing
 async def test_a_silent_host_is_reported_within_ten_seconds_of_the_start(workers: Workers) -> None:
     """It takes the connection, and never answers: the check's own bound and the start together are that short."""
