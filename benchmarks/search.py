@@ -1,8 +1,9 @@
 """How fast search, time slices and context windows are, and how much the vector index misses.
 
-python -m benchmarks.search [--rows 100000] [--queries 200] [--no-giant]
+python -m benchmarks.search [--rows 100000] [--queries 200] [--no-giant] [--sentences FILE.npz]
 
-Memories have texts of words by Zipf's law and random vectors in clusters. They are loaded before an
+Memories have texts of words by Zipf's law and random vectors of 1,536 dimensions in clusters, or with --sentences
+real sentences and their vectors (`python -m benchmarks.sentences` makes the file). They are loaded before an
 index is built. The baseline is pgvector's exact scan over the same scope, in the same run.
 """
 
@@ -11,11 +12,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import statistics
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from uuid import UUID
 
 import numpy as np
@@ -33,7 +36,7 @@ from pulse.events import Event
 from pulse.session_service import OpenSessionService
 
 Vectors = NDArray[np.float32]
-MODEL = "random-clusters"
+MODEL = "benchmark"
 APP = "bench"
 CLUSTERS = 500
 DIMENSIONS = 1536
@@ -77,12 +80,37 @@ class Corpus:
         return Query(user, " ".join(words), near.tolist())
 
 
+class Sentences:
+    """Real sentences, their vectors, and queries that are not among them."""
+
+    def __init__(self, path: Path) -> None:
+        with np.load(path) as file:
+            self._texts: list[str] = file["texts"].tolist()
+            self._vectors: Vectors = file["vectors"]
+            self._queries = itertools.cycle(zip(file["query_texts"].tolist(), file["query_vectors"], strict=True))
+        self._vectors_given = self._texts_given = 0
+
+    def vectors(self, count: int) -> Vectors:
+        wanted = np.arange(self._vectors_given, self._vectors_given + count) % len(self._vectors)
+        self._vectors_given += count
+        given: Vectors = self._vectors[wanted]
+        return given
+
+    def text(self) -> str:
+        self._texts_given += 1
+        return self._texts[(self._texts_given - 1) % len(self._texts)]
+
+    def query(self, user: str, _text: str, _vector: Vectors) -> Query:
+        text, vector = next(self._queries)
+        return Query(user, text, vector.tolist())
+
+
 def _unit(rows: Vectors) -> Vectors:
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-async def load(pool: database.Pool, corpus: Corpus, *, scopes: int, rows: int, queries: int) -> list[Query]:
-    """Fill `memories` and return queries near some of them."""
+async def load(pool: database.Pool, corpus: Corpus | Sentences, *, scopes: int, rows: int, queries: int) -> list[Query]:
+    """Fill `memories` and return queries, each with the user of a memory."""
     wanted: list[Query] = []
     step = max(rows // queries, 1) | 1  # odd, so that every scope gets its turn
     async with pool.acquire() as connection:
@@ -281,8 +309,9 @@ async def main() -> None:
     parser.add_argument(
         "--giant", action=argparse.BooleanOptionalAction, default=True, help="one scope of all rows too"
     )
+    parser.add_argument("--sentences", type=Path, metavar="FILE.npz", help="real sentences and their vectors")
     arguments = parser.parse_args()
-    corpus = Corpus()
+    corpus = Sentences(arguments.sentences) if arguments.sentences else Corpus()
     async with fresh_server() as server, await database.create_pool(server.dsn, max_size=2) as pool:
         small = await load(pool, corpus, scopes=1, rows=1000, queries=arguments.queries)
         await measure(pool, "1,000 memories", small, "small")
