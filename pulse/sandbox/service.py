@@ -95,23 +95,38 @@ def make_sandbox_backend(
     return MontyBackend() if choice.kind == "monty" else BwrapBackend()
 
 
-class Sandbox:
-    """Runs code of one app, on one backend: there is no other to fall back to.
+class SelfTest:
+    """A backend's test of itself, for all that use the backend: once passed, it is not repeated; once failed, it is."""
 
-    The backend tests itself once, before its first execution; if that fails, every execution is `unavailable`.
-    """
-
-    def __init__(self, pool: Pool, app_name: str, backend: SandboxBackend | None = None) -> None:
-        self._pool = pool
-        self._app_name = app_name
-        self.backend = backend or make_sandbox_backend("monty")
+    def __init__(self, backend: SandboxBackend) -> None:
+        self.backend = backend
         self._tested: asyncio.Task[str | None] | None = None
 
-    async def check(self) -> str | None:
-        """Return why the backend does not work here, or None. It is tested once."""
+    async def fault(self) -> str | None:
+        """Return why the backend does not work here, or None."""
         if self._tested is None or (self._tested.done() and not _passed(self._tested)):
             self._tested = asyncio.create_task(self.backend.check())
         return await asyncio.shield(self._tested)
+
+
+class Sandbox:
+    """Runs code of one app, on one backend: there is no other to fall back to.
+
+    The backend tests itself before its first execution; while that fails, every execution is `unavailable`.
+
+    Args:
+        backend: or its test, which sandboxes of other apps share; by default monty.
+    """
+
+    def __init__(self, pool: Pool, app_name: str, backend: SandboxBackend | SelfTest | None = None) -> None:
+        self._pool = pool
+        self._app_name = app_name
+        self._test = backend if isinstance(backend, SelfTest) else SelfTest(backend or make_sandbox_backend("monty"))
+        self.backend = self._test.backend
+
+    async def check(self) -> str | None:
+        """Return why the backend does not work here, or None. It is tested until it works once."""
+        return await self._test.fault()
 
     async def execute(
         self, request: SandboxRequest, *, user_id: str = "", run_id: uuid.UUID | None = None

@@ -6,7 +6,7 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from pulse.sandbox.service import Sandbox
+from pulse.sandbox.service import Sandbox, SelfTest
 
 if TYPE_CHECKING:
     from pulse.database import Pool
@@ -26,7 +26,7 @@ class ToolRegistries:
 
     def __init__(self, pool: Pool, backend: SandboxBackend | None = None, **options: Any) -> None:
         self._pool = pool
-        self._backend = backend
+        self._test = None if backend is None else SelfTest(backend)
         self._options = options
         self._registries: OrderedDict[str, ToolRegistry] = OrderedDict()
         self._closing: set[asyncio.Task[None]] = set()
@@ -38,7 +38,7 @@ class ToolRegistries:
 
         found = self._registries.pop(app_name, None)
         if found is None:
-            sandbox = None if self._backend is None else Sandbox(self._pool, app_name, self._backend)
+            sandbox = None if self._test is None else Sandbox(self._pool, app_name, self._test)
             found = ToolRegistry(self._pool, app_name, sandbox=sandbox, **self._options)
         self._registries[app_name] = found
         if len(self._registries) > REGISTRIES_MAX:
@@ -54,5 +54,5 @@ class ToolRegistries:
             await each.close()
         self._registries.clear()
         await asyncio.gather(*self._closing)
-        if self._backend is not None:
-            await self._backend.close()
+        if self._test is not None:
+            await self._test.backend.close()

@@ -62,6 +62,52 @@ def test_a_clause_is_kept_for_what_it_is_about(line: str, key: str, words: str) 
 
 
 @pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("I'm seeing the doctor in 10 days", "plan:seeing_the_doctor"),
+        ("I'm seeing a physio on Friday", "plan:seeing_a_physio"),
+        ("I'm meeting the accountant in two weeks", "plan:meeting_the_accountant"),
+        ("I'm calling the electrician in 2 days", "plan:calling_the_electrician"),
+        ("I'm talking to the lawyer in 2 days", "plan:talking_to_the_lawyer"),
+        ("We're hiring a nanny from May", "plan:hiring_a_nanny"),
+        ("I'm waiting for the plumber in the kitchen", None),
+        ("I'm off to the dentist in an hour", None),
+        ("I'm paying the plumber in cash", None),
+        ("I'm the new head chef at the Ivy", "occupation"),
+        ("I'm head nurse at the Royal", "occupation"),
+        ("I'm becoming a teacher in Bath", "occupation"),
+        ("I'm working as a doctor in Leeds", "occupation"),
+    ],
+)
+def test_whom_somebody_sees_is_not_what_they_are(line: str, key: str | None) -> None:
+    """A determiner within what would be the occupation says that it is another's."""
+    assert list(held(line)) == ([] if key is None else [key])
+
+
+@pytest.mark.parametrize("whom", ["aunt", "brother", "dad", "parents", "friend", "nan"])
+@pytest.mark.parametrize("time", ["two weeks from now", "ten days from today", "a month from now", "3 weeks from now"])
+def test_how_long_until_then_is_nobodys_name(whom: str, time: str) -> None:
+    """A relative before a distance in time: the plan is that of any other time, and no name is kept."""
+    line = f"I'm visiting my {whom}"
+    assert set(held(f"{line} {time}")) == set(held(f"{line} in two weeks"))
+    assert f"plan:visiting_their_{whom}" in held(f"{line} {time}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "I'm picking up my dad two hours from now",
+        "We see my cousin six months from now",
+        "I've spoken to my brother three times",
+        "I see my mum most days",
+    ],
+)
+def test_a_number_of_times_is_nobodys_name(line: str) -> None:
+    assert not [key for key in held(line) if key.endswith(":name")]
+    assert "family:brother:dave:name" in held("my brother dave works nights")
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "what is a good recipe without dairy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import uuid
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
+import structlog
 import websockets
 
 from pulse.runs.agents import RUNS_AT_ONCE_MAX, RunContext
@@ -262,6 +264,58 @@ async def test_a_failed_translation_ends_its_streams_with_an_error(
     page = Page()
     await follow(client, "r", page)
     assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
+
+
+class Unregistered:
+    """An agent of which one thing cannot be read."""
+
+    @property
+    def runs_alone(self) -> bool:
+        raise KeyError("unexpected")
+
+    async def __call__(self, run: RunContext) -> None:
+        raise AssertionError("it never begins")
+
+
+async def test_an_unexpected_error_while_a_run_begins_is_reported(dsn: str) -> None:
+    """Of the program or of the database, over a socket: it is logged like that of a request, with where it happened,
+    and counted. The client gets RUN_ERROR and a close with the reason; before the socket is open, the close alone."""
+    async with serving(dsn, {**AGENTS, "unregistered": Unregistered()}) as writer:
+        address = f"{writer.url.replace('http', 'ws')}/ws/agui"
+
+        async def refused(path: str) -> tuple[list[str], int | None, str]:
+            async with websockets.connect(f"{address}{path}", additional_headers=OWNER) as opened:
+                with contextlib.suppress(websockets.ConnectionClosed):
+                    await opened.send(json.dumps(asked("t", "r")))
+                codes: list[str] = []
+                with contextlib.suppress(websockets.ConnectionClosedError):
+                    async with asyncio.timeout(WAIT_SECONDS):
+                        async for message in opened:
+                            codes.append(json.loads(message)["code"])
+                await opened.wait_closed()
+                return codes, opened.close_code, str(opened.close_reason).partition(":")[0]
+
+        with structlog.testing.capture_logs() as logged:
+            assert await refused("/unregistered") == (["internal-error"], 1011, "internal-error")
+            await writer.pool.execute(
+                "CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM 1 / 0; END'"
+            )
+            await writer.pool.execute("CREATE TRIGGER fail BEFORE INSERT ON runs FOR EACH ROW EXECUTE FUNCTION fail()")
+            assert await refused("/echo") == (["internal-error"], 1011, "internal-error")
+            await writer.pool.execute("ALTER TABLE stream_tickets RENAME TO tickets")
+            await writer.pool.execute("CREATE VIEW stream_tickets AS SELECT * FROM tickets WHERE 1 / length('') = 1")
+            assert await refused("/echo?ticket=any") == ([], 4500, "internal-error")
+        crashes = [line for line in logged if line["event"] == "request_crashed"]
+        assert [(line["error"], line["sqlstate"]) for line in crashes] == [
+            ("KeyError", None),
+            ("DivisionByZeroError", "22012"),
+            ("DivisionByZeroError", "22012"),
+        ]
+        assert "runs_alone" in crashes[0]["where"][-1]
+        closes = [(line["code"], line["by"]) for line in logged if line["event"] == "socket_closed"]
+        assert closes == [(1011, "server"), (1011, "server"), (4500, "server")]
+        labels = {"method": "GET", "route": "/ws/agui/{agent_name}", "status": "500"}
+        assert writer.metrics.registry.get_sample_value("writer_requests_total", labels) == 3
 
 
 async def test_an_orphaned_run_is_reported_as_failed_everywhere(dsn: str, pool: asyncpg.Pool) -> None:

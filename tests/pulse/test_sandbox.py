@@ -26,6 +26,7 @@ from pulse.sandbox.bwrap import BwrapBackend
 from pulse.sandbox.monty import MontyBackend
 from pulse.sandbox.records import Limits, SandboxRequest, SandboxResult, read_limits
 from pulse.sandbox.service import Sandbox, make_sandbox_backend
+from pulse.tools.registries import ToolRegistries
 from pulse.tools.registry import ToolRegistry
 from tests.support.paths import ROOT
 from tests.support.sandbox_attacks import attacks, run_attacks
@@ -188,6 +189,35 @@ async def test_a_backend_that_fails_its_test_runs_nothing_and_nothing_replaces_i
         await CommandBackend(["/usr/bin/env", "python3", "-I", "-"], env={}).check() or ""
     )
     assert "cannot be started" in (await CommandBackend(["/nowhere/docker"]).check() or "")
+
+
+class Counting(MontyBackend):
+    """A backend that counts its tests of itself; some of the first ones fail."""
+
+    def __init__(self, failing: int) -> None:
+        super().__init__()
+        self.tests, self._failing = 0, failing
+
+    async def check(self) -> str | None:
+        self.tests += 1
+        return "not yet" if self.tests <= self._failing else await super().check()
+
+
+async def test_a_backend_is_tested_once_for_all_apps(pool: asyncpg.Pool) -> None:
+    """Calls of several apps, at once too, share one test. One that failed is repeated, and nothing runs before."""
+    backend = Counting(failing=2)
+    registries = ToolRegistries(pool, backend)
+
+    async def run_in(*apps: str) -> list[str]:
+        sandboxes = [registries.of(app)._sandbox for app in apps]
+        found = await asyncio.gather(*(each.execute(SandboxRequest(code="1")) for each in sandboxes if each))
+        return [each.status for each in found]
+
+    assert (await run_in("a"), backend.tests) == (["unavailable"], 1)
+    assert (await run_in("a"), backend.tests) == (["unavailable"], 2)
+    assert (await run_in("a", "b", "c"), backend.tests) == (["ok"] * 3, 3)
+    assert (await run_in("d", "a"), backend.tests) == (["ok"] * 2, 3)
+    await registries.close()
 
 
 async def test_a_command_ends_by_processor_time_and_says_so() -> None:

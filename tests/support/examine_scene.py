@@ -61,9 +61,9 @@ async def examined(dsn: str) -> AsyncIterator[tuple[ToolService, dict[str, str]]
             service,
             {
                 "reader": (await keys.create(None, ["read"], name="reader")).text,
-                "appender": (await keys.create(None, ["append", "read"])).text,
-                "admin": (await keys.create(APP, ["admin"])).text,
-                "mei": (await keys.create(APP, ["read"], user_id=USER)).text,
+                "appender": (await keys.create(None, ["append", "read"], name="appender", user_roles=[])).text,
+                "admin": (await keys.create(APP, ["admin"], name="admin", user_roles=["clerk", "guest"])).text,
+                "mei": (await keys.create(APP, ["read"], user_id=USER, name="mei")).text,
                 "ben": (await keys.create(APP, ["read"], user_id=OTHER)).text,
             },
         )

@@ -29,6 +29,7 @@ class LiveWriter:
     pool: asyncpg.Pool
     live: live_streams.LiveStreams
     services: dict[Any, object]
+    metrics: WriterMetrics
     #: It takes requests without a key, from the user whom these name.
     headers: Mapping[str, str] = field(default_factory=OWNER.copy)
 
@@ -56,7 +57,7 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         try:
             async with running(_server_config(api, config.max_body_bytes)) as served:
                 try:
-                    yield LiveWriter(served.url, pool, live, _services_of(api))
+                    yield LiveWriter(served.url, pool, live, _services_of(api), metrics)
                 finally:
                     live.streams.begin_stop()
         finally:

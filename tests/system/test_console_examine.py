@@ -219,6 +219,9 @@ async def _operations(page: Page, live: LiveWriter) -> None:
     await expect(page.get_by_text("The autonomic layer does not run here")).to_be_visible()
     await page.get_by_role("link", name="Keys").click()
     await expect(page.locator("#keys tbody tr")).to_have_count(5)
+    for name, user_roles in (("reader", "any"), ("appender", "none"), ("admin", "clerk, guest"), ("mei", "none")):
+        cells = page.locator("#keys tbody tr").filter(has=page.get_by_text(name, exact=True)).get_by_role("cell")
+        await expect(cells.nth(2)).to_have_text(user_roles)
     await go(page, live, view="upkeep", app=APP)
     await expect(page.locator("#weak")).to_contain_text(WEAK)
     await page.get_by_role("link", name="Webhooks").click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,32 @@ async def test_lost_server_is_reported_and_reconnected(agents_dsn: str, tmp_path
                 await run_agent(client, asked("away", "away-2", "are you back?"), "echo")
             texts = page.locator("#timeline .assistant_message .text")
             await expect(texts).to_have_text(["still here ", "are you back? "])
+
+
+async def test_what_a_silent_server_is_told_can_be_said_again(agents_dsn: str, tmp_path: Path) -> None:
+    """A server that does not answer costs the composer its time-out; the same message is then said, and once."""
+    async with opened() as watched:
+        page = watched.page
+        with WriterProcess(agents_dsn, tmp_path / "log", module="tests.support.page_agents") as writer:
+            assert writer.process is not None
+            async with client_of(writer) as client:
+                await client.post(SHOPS, json={"session_id": "silent"})
+            await page.clock.install()
+            await open_page(page, writer, "silent")
+            await page.get_by_label("Agent").select_option("echo")
+            message = page.get_by_role("textbox", name="Message")
+            await message.fill("Anybody?")
+            writer.process.send_signal(signal.SIGSTOP)
+            try:
+                async with page.expect_request("**/agui/echo?*"):
+                    await message.press("Enter")
+                await page.clock.fast_forward(20_000)
+                await expect(page.locator(".composer [role=alert]")).to_contain_text("The server does not respond.")
+            finally:
+                writer.process.send_signal(signal.SIGCONT)
+            await message.press("Enter")
+            await expect(page.locator("#timeline .assistant_message .text")).to_have_text(["Anybody? "])
+            await expect(page.locator("#timeline .user_message .text")).to_have_text(["Anybody?"])
 
 
 async def test_keyboard_alone_is_enough(writer: WriterProcess) -> None:

@@ -163,7 +163,7 @@ export class Limit {
   /** Return what the work returns, or throw as soon as the limit is over: before the work if it is already. */
   async within<T>(work: () => Promise<T>): Promise<T> {
     this.signal.throwIfAborted();
-    let end: (() => void) | undefined;
+    let end!: () => void;
     const over = new Promise<never>((_, reject) => {
       end = () => reject(this.signal.reason);
       this.signal.addEventListener("abort", end, { once: true });
@@ -171,7 +171,7 @@ export class Limit {
     try {
       return await Promise.race([work(), over]);
     } finally {
-      if (end) this.signal.removeEventListener("abort", end);
+      this.signal.removeEventListener("abort", end);
     }
   }
 

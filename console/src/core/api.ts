@@ -109,12 +109,14 @@ export class Api {
   /** Start a run of an agent; the response is not awaited to its end, since the run continues without this client. */
   async startRun(owner: { app: string; user: string }, agent: string, input: unknown): Promise<void> {
     const route = withQuery(`agui/${path(agent)}`, { app_name: owner.app, user_id: owner.user, history: "server" });
-    const controller = new AbortController();
-    const response = await this.#fetch("POST", route, input, controller.signal);
+    const timer = new AbortController();
+    const timeout = setTimeout(() => timer.abort(TIMED_OUT), TIMEOUT_MS);
     try {
+      const response = await this.#fetch("POST", route, input, timer.signal);
       if (!response.ok) throw await problemOf(response);
     } finally {
-      controller.abort();
+      clearTimeout(timeout);
+      timer.abort();
     }
   }
 

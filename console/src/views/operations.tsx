@@ -438,6 +438,14 @@ function Keys() {
           },
           { title: t.operations.roles, cell: (each) => each.roles.join(", ") },
           {
+            title: t.operations.userRoles,
+            cell: ({ user_roles, user_id }) => {
+              if (user_roles?.length) return user_roles.join(", ");
+              // A key of one user whose roles were not named may name none.
+              return <span class="note">{user_roles === null && user_id === null ? t.operations.anyRole : t.operations.noRole}</span>;
+            },
+          },
+          {
             title: t.operations.boundTo,
             isText: true,
             cell: (each) => (each.app_name === null ? t.operations.everyApp : [each.app_name, each.user_id].filter(Boolean).join(" / ")),

@@ -365,7 +365,8 @@ FAMILY = (
         whom="own",
         confidence=0.9),
     family("family:name", "profile", rf"\b(?:my|our) (?:[a-z]+ )?(?P<about>{_KIN_MORE})(?:,| is| is still|'s still|"
-        rf" called)? (?P<object>(?!always|never|still|also|just|only|and|or|who|but|says|said|thinks|is|was|has|had"
+        rf" called)? (?P<object>(?![a-z]+ (?:minute|hour|day|night|week|weekend|month|year|time)s?\b)"
+        rf"(?!always|never|still|also|just|only|and|or|who|but|says|said|thinks|is|was|has|had"
         rf"|does"
         rf"|did|got|gets|will|would|can|keeps|wants|loves|hates|from|in|at|on|to|for|with|has|i|the|a|an|of|that|they"
         rf"|he"
@@ -490,8 +491,9 @@ WORK = (
         rf" (?:an? |the |my |their )?(?P<object>(?:[a-z-]+ ){{0,2}}?{OCCUPATION}|team lead|sous chef|head chef|head"
         rf" of [a-z ]+"
         rf"|deputy head|partner at [A-Z]\w+)\b", single=True,
-        refuse=r"\b(?:need|see|seen|saw|want|wanted|call|called|with|met|know|asked|hired|book|to (?:the|my|a)"
-            r" (?:doctor"
+        refuse=r"\b(?:need|see|seeing|seen|saw|want|wanted|call|calling|called|with|met|meeting|visiting|consulting"
+            r"|hiring|booking|ringing|phoning|texting|messaging|paying|dating|(?:talking|speaking) to|know|asked|hired"
+            r"|book|to (?:the|my|a) (?:doctor"
         r"|dentist|physio|vet|nurse|manager)|found|from|off|under|beside|for|by|like) (?:an? |the |my )?(?:\w+ "
         r"){0,2}?\w+|\bnot\b|\bmy"
         r" (?:doctor|boss"

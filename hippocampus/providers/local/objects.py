@@ -22,7 +22,7 @@ _TAIL_EN = re.compile(
     r"|even"
     r"|lately|at the moment|a lot|so much|very much|the most|same as|as always|as usual|or I|or else|too much"
     r"|more than anything|for sure|as a whole|that"
-    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|now"
+    r"|if|where|whose|if possible|for now|these days|nowadays|recently|already|again|with you|thanks to|(?<!from )now"
     r"|and (?:I|it"
     r"|we|my|he|she|they|that|the|this|have|am|then|was|is|you))\b).*$",
     re.IGNORECASE,

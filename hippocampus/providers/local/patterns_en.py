@@ -36,8 +36,10 @@ ANIMAL = (
     r"(?:y|ies)"
     r"|chickens?|budgies?|canar(?:y|ies)|axolotls?)"
 )
+#: Words before it belong to it: with a determiner between, it is somebody else's.
 OCCUPATION = (
-    r"(?:[a-z-]+ ){0,3}?(?:[a-z]+(?:ologist|ician|ographer|wright)|engineer|nurse|teacher|developer|designer"
+    r"(?:(?!(?:an?|the|my|our|his|her|their|your|this|that|another|some) )[a-z-]+ ){0,3}?"
+    r"(?:[a-z]+(?:ologist|ician|ographer|wright)|engineer|nurse|teacher|developer|designer"
     r"|supervisor|foreman|porter|(?:co-|half-|part-)?owner|vice[- ]principal"
     r"|doctor|lawyer|chef|baker|writer|author|artist|architect|accountant|programmer|professor|researcher"
     r"|scientist|dentist|pharmacist|therapist|counsell?or|social worker|journalist|editor|translator"

@@ -3,7 +3,7 @@
     event              fields                                                            metric
     request            request_id method route status seconds bytes_in [error]          `Telemetry.request`
     request_crashed    request_id error sqlstate where                                  status 500 of the same
-    socket_closed      request_id route code [reason] seconds
+    socket_closed      request_id route code [reason] seconds                            status 500 after a crash
 
 `route` is the route's template, never the path: paths contain names of users. No event contains content or a key.
 """
@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 import traceback
@@ -22,11 +23,12 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pulse.database import FAULTS
 from pulse.http.edge import problems
 from pulse.http.edge.key_ring import ANYBODY, KeyRing
-from pulse.http.edge.refusals import refuse
+from pulse.http.edge.refusals import close_reason, refuse, refuse_socket
 from pulse.tracing.manager import current_tracing
 from pulse.tracing.spans import NO_SPAN, Span
 
@@ -89,7 +91,7 @@ class Edge:
             else:
                 await self._app(scope, exchange.receive, exchange.send)
         except Exception as error:  # noqa: BLE001 - the last handler: every unexpected error becomes a 500
-            exchange.log_crash(error)
+            _log_crash(exchange.request_id, error)
             if not exchange.status:
                 await problems.render(problems.INTERNAL, exchange.request_id)(scope, receive, exchange.send)
         except asyncio.CancelledError:
@@ -104,8 +106,11 @@ class Edge:
         """Serve a WebSocket, and log how it ended: by whom it was closed, and why."""
         began = time.perf_counter()
         closed: dict[str, Any] = {"code": 1006}
+        is_open = False
 
         def note(message: Message) -> None:
+            nonlocal is_open
+            is_open = is_open or message["type"] == "websocket.accept"
             # The first of the two is what ended it; uvicorn repeats our own code as the client's.
             if message["type"] in ("websocket.close", "websocket.disconnect") and "by" not in closed:
                 by = "server" if message["type"] == "websocket.close" else "client"
@@ -121,20 +126,41 @@ class Edge:
             note(message)
             await send(message)
 
+        request_id, crash = scope["state"]["request_id"], None
         try:
             await self._app(scope, noted_receive, noted_send)
+        except WebSocketDisconnect:
+            pass  # The client disconnected while something was sent to it.
+        except Exception as error:  # noqa: BLE001 - the last handler, as of a request
+            crash = error
+            _log_crash(request_id, error)
+            with contextlib.suppress(OSError, RuntimeError, WebSocketDisconnect):  # The client has disconnected.
+                if is_open:
+                    reason = close_reason(f"{problems.INTERNAL.slug}: {problems.INTERNAL.title}")
+                    await noted_send({"type": "websocket.close", "code": 1011, "reason": reason})
+                else:
+                    await refuse_socket(WebSocket(scope, noted_receive, noted_send), problems.INTERNAL)
         finally:
             # Refused before it was routed, it has the path alone.
             route = scope.get("route") or next(
                 (each for each in self._routes if each.matches(scope)[0] is Match.FULL), None
             )
-            _log.info(
-                "socket_closed",
-                request_id=scope["state"]["request_id"],
-                route=getattr(route, "path", "unmatched"),
-                seconds=round(time.perf_counter() - began, 6),
-                **closed,
-            )
+            path, seconds = getattr(route, "path", "unmatched"), time.perf_counter() - began
+            if crash is not None:
+                self._telemetry.request("GET", path, problems.INTERNAL.status, seconds)
+            _log.info("socket_closed", request_id=request_id, route=path, seconds=round(seconds, 6), **closed)
+
+
+def _log_crash(request_id: str, error: Exception) -> None:
+    # Without the message: a driver's may quote the values of a statement.
+    frames = traceback.extract_tb(error.__traceback__)[-12:]
+    _log.error(
+        "request_crashed",
+        request_id=request_id,
+        error=type(error).__name__,
+        sqlstate=getattr(error, "sqlstate", None),
+        where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
+    )
 
 
 class _Exchange:
@@ -170,17 +196,6 @@ class _Exchange:
             self.status = message["status"]
             MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
         await self._send(message)
-
-    def log_crash(self, error: Exception) -> None:
-        # Without the message: a driver's may quote the values of a statement.
-        frames = traceback.extract_tb(error.__traceback__)[-12:]
-        _log.error(
-            "request_crashed",
-            request_id=self.request_id,
-            error=type(error).__name__,
-            sqlstate=getattr(error, "sqlstate", None),
-            where=[f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames],
-        )
 
     def finish(self, telemetry: Telemetry) -> None:
         seconds = time.perf_counter() - self._began

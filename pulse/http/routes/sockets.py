@@ -15,7 +15,7 @@ again.
 
     closes with 1000    the requested run is over: its last event was sent
                 1008    the offset is not a position in this stream
-                1011    the stream failed: read the conversation again
+                1011    an unexpected error: read the conversation again
                 1012    this process is shutting down: reconnect with the offset
                 1013    the client is too slow, or the database does not respond: reconnect with the offset
                 4404    the session was deleted, or has expired, or there is none: do not reconnect
@@ -27,6 +27,7 @@ The reason of a close says why, in words.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -160,7 +161,7 @@ async def _send(socket: WebSocket, source: _Frames, start: str | None, *, in_env
     """Send the start, if any, and frames until the stream ends; close with the code and the reason that say why."""
     end = await _send_all(socket, source, start, in_envelope=in_envelope, legacy=legacy)
     if end is not None:
-        await socket.close(end.code, close_reason(end.reason))
+        await _close(socket, end)
 
 
 async def _send_all(
@@ -187,8 +188,7 @@ async def _send_all(
         if {socket.application_state, socket.client_state} != {WebSocketState.CONNECTED}:
             return None  # The client disconnected.
         _log.exception("stream_failed")
-        await socket.send_text(farewell(Cut.FAILED).json().decode())
-        return _End(_FAILED, Cut.FAILED.value)
+        return _End(_FAILED, Cut.FAILED.value) if await _tell(socket, farewell(Cut.FAILED)) else None
     return _End(1000, "the run is over")
 
 
@@ -198,8 +198,24 @@ def _message(frame: Frame, *, in_envelope: bool, legacy: bool) -> str:
     return f'{{{position}"chunk":{body}}}' if in_envelope else body
 
 
+async def _tell(socket: WebSocket, frame: Frame) -> bool:
+    """Send a frame of no run; False if the client has disconnected."""
+    try:
+        await socket.send_text(frame.json().decode())
+    except (WebSocketDisconnect, RuntimeError):
+        return False
+    return True
+
+
+async def _close(socket: WebSocket, end: _End) -> None:
+    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # The client has disconnected.
+        await socket.close(end.code, close_reason(end.reason))
+
+
 async def _refuse(socket: WebSocket, error: Exception) -> None:
     kind = problems.kind_of(error)
+    if kind is problems.INTERNAL:
+        raise error  # The edge logs it.
     detail = str(error.detail) if isinstance(error, problems.ProblemError) else ""
     await refuse_socket(socket, kind, detail)
 
@@ -237,7 +253,9 @@ async def _run_agents(socket: WebSocket, agent_name: str | None, offset: str | N
     reader = asyncio.create_task(_read_inputs(socket, access, inputs))
     runner = asyncio.create_task(_answer_inputs(socket, agent_name, access, inputs, cursor, in_envelope=in_envelope))
     try:
-        await asyncio.wait({reader, runner}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({reader, runner}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
         await cancel(reader, runner)
 
@@ -287,7 +305,7 @@ async def _answer_inputs(
             continue
         try:
             taken = await begin(socket, agent_name, requested, access)
-        except (problems.ProblemError, *_FAULTS) as error:
+        except Exception as error:  # noqa: BLE001 - an unexpected error is raised again after it was reported
             if not await _report(socket, error):
                 return
             continue
@@ -302,12 +320,12 @@ async def _answer_inputs(
         cursor = None
         if end is None or end.code != 1000:
             if end is not None:
-                await socket.close(end.code, close_reason(end.reason))
+                await _close(socket, end)
             return
 
 
 async def _report(socket: WebSocket, error: Exception) -> bool:
-    """Send what was refused as RUN_ERROR; False if the client has disconnected."""
+    """Send what was refused as RUN_ERROR; False if the client has disconnected. What is unexpected is raised again."""
     kind = problems.INVALID_REQUEST if isinstance(error, ValueError) else problems.kind_of(error)
     detail = kind.advice
     if isinstance(error, ValidationError):
@@ -317,12 +335,10 @@ async def _report(socket: WebSocket, error: Exception) -> bool:
         detail = str(error.detail)
     elif isinstance(error, PulseError) and kind.status < 500:
         detail = str(error)
-    refusal = Frame("", agui.RunErrorEvent(message=f"{kind.title}: {detail}", code=kind.slug))
-    try:
-        await socket.send_text(refusal.json().decode())
-    except (WebSocketDisconnect, RuntimeError):
-        return False
-    return True
+    is_told = await _tell(socket, Frame("", agui.RunErrorEvent(message=f"{kind.title}: {detail}", code=kind.slug)))
+    if kind is problems.INTERNAL:
+        raise error  # The edge logs it, and closes the socket.
+    return is_told
 
 
 async def _wait_for_disconnection(socket: WebSocket) -> None:
