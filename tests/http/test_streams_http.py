@@ -513,6 +513,7 @@ async def test_killing_the_listener_during_a_stream_loses_no_event(
     await until(listens)
 
 
+@pytest.mark.system
 @pytest.mark.timing
 def test_sigterm_with_500_open_streams_ends_in_time(streams_dsn: str, tmp_path: Any) -> None:
     """The writer ends its streams, the run that it executes and itself within 5 seconds."""

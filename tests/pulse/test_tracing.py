@@ -195,6 +195,7 @@ async def test_rows_that_postgresql_refuses_lose_no_others(dsn: str) -> None:
     assert (exporter.batches.sent, exporter.dropped) == (49, 1)
 
 
+@pytest.mark.system
 @pytest.mark.timing
 def test_what_is_traced_never_waits_for_an_exit(receiver: OtlpReceiver) -> None:
     """With a dead database and an endpoint that hangs: 10,000 spans, all dropped and counted, and a stop."""
