@@ -234,14 +234,13 @@ async def test_vectors_move_to_another_model_and_not_back(pool: asyncpg.Pool) ->
     await choose_model(pool, "old")
     total = (await backfill_embeddings(pool, old)).given
     await pool.execute("UPDATE procrastinate_jobs SET status = 'succeeded'")
-    upkeep = Upkeep(pool, Settings())
-    await upkeep.find_vectorless("new")
+    await Upkeep(pool, Settings()).find_vectorless("new")
     assert await pool.fetchval(BACKFILLS) == 0
     assert await backfill_embeddings(pool, new) == Backfilled()
     await choose_model(pool, "new")
-    await upkeep.find_vectorless("old")
+    await Upkeep(pool, Settings()).find_vectorless("old")
     assert await pool.fetchval(BACKFILLS) == 0
-    await upkeep.find_vectorless("new")
+    await Upkeep(pool, Settings()).find_vectorless("new")
     assert await pool.fetchval(BACKFILLS) == 1
     first = await pool.fetchval(
         "UPDATE facts SET embedding = NULL, embedding_model = NULL"

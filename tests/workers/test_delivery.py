@@ -25,7 +25,7 @@ from tests.support.queue_rows import fetch, in_process, scans
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from workers.pools import POOLS
-from workers.queue import queue_worker
+from workers.queue import queue_worker, upkeep
 from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
@@ -394,6 +394,26 @@ async def test_one_waiting_backfill_is_enough(pool: asyncpg.Pool) -> None:
     for _ in range(3):
         await pool.execute("SELECT enqueue_embedding_backfill()")
     assert await harness.count(pool, "procrastinate_jobs") == 1
+
+
+async def test_a_long_search_for_missing_vectors_is_not_repeated_soon(
+    pool: asyncpg.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads more the larger an installation is, and takes a bounded share of a core."""
+    await pool.execute(
+        "CREATE TABLE searches (); CREATE OR REPLACE FUNCTION list_vectorless_chunks(p_model text, p_limit integer)"
+        " RETURNS TABLE (id uuid, app_name text, label text, content text) LANGUAGE plpgsql AS"
+        " $$ BEGIN INSERT INTO searches DEFAULT VALUES; PERFORM pg_sleep(0.2); END $$"
+    )
+    service = Upkeep(pool, Settings())
+    for _ in range(3):
+        await service.find_vectorless("m")
+    assert await harness.count(pool, "searches") == 1
+    monkeypatch.setattr(upkeep, "_VECTORLESS_PAUSE", 0)
+    service = Upkeep(pool, Settings())
+    for _ in range(3):
+        await service.find_vectorless("m")
+    assert await harness.count(pool, "searches") == 4
 
 
 # Upkeep

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -33,6 +34,9 @@ RUNS_BATCH = 100
 #: Batches of 500 due timers in one run; the next run processes what is left, or was locked by a writer.
 IDLE_BATCHES_MAX = 100
 _FIND_SECONDS_MAX = 10.0
+#: For how many times as long as it took, the search for texts without a vector is not repeated: it reads more the more
+#: turns wait for their job and the more vectors there are. What it takes of a core is the inverse of this.
+_VECTORLESS_PAUSE = 500
 
 
 class Upkeep:
@@ -51,6 +55,7 @@ class Upkeep:
         self._knowledge_keep = datetime.timedelta(days=settings.knowledge_keep_days)
         self._webhooks_keep = datetime.timedelta(days=settings.webhook_keep_days)
         self._archived_jobs_keep = datetime.timedelta(days=settings.archived_jobs_keep_days)
+        self._vectorless_due = 0.0
 
     async def find_work(self) -> frozenset[str]:
         """Return the tasks of `workers.queue.schedule.ON_DEMAND` that have something to do."""
@@ -72,7 +77,11 @@ class Upkeep:
 
     async def find_vectorless(self, model: str) -> None:
         """Enqueue the backfill if a text waits for its vector of this model, and the slices to extract again."""
-        await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model, INDEXED_ROWS)
+        began = time.monotonic()
+        if began >= self._vectorless_due:
+            await _STATEMENTS.execute(self._pool, "enqueue_embedding_backfill", model, INDEXED_ROWS)
+            ended = time.monotonic()
+            self._vectorless_due = ended + (ended - began) * _VECTORLESS_PAUSE
         await _STATEMENTS.execute(self._pool, "enqueue_redraws")
         _report("documents_enqueued_again", await self._in_batches("reconcile_knowledge"))
 
