@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import resource
 import socket
 import time
 import uuid
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,33 @@ async def test_a_repeated_key_is_found_in_linear_time(client: httpx.AsyncClient,
     response = await hostile
     assert response.status_code == 422
     assert "twice" in problem(response)["detail"]
+
+
+async def test_a_long_body_is_parsed_beside_other_requests() -> None:
+    """Not on the event loop, which would serve nobody meanwhile."""
+    body = b"[" + b"0," * 50_000 + b"0]"
+    request = bodies.ExactRequest({"type": "http", "method": "POST", "headers": []}, _receives(body))
+    await request.body()
+    turns = itertools.count()
+
+    async def others() -> None:
+        while True:
+            next(turns)
+            await asyncio.sleep(0)
+
+    serving_others = asyncio.create_task(others())
+    await asyncio.sleep(0)
+    before = next(turns)
+    assert len(await request.json()) == 50_001
+    assert next(turns) > before + 1, "nobody was served while it was parsed"
+    serving_others.cancel()
+
+
+def _receives(body: bytes) -> Callable[[], Awaitable[dict[str, Any]]]:
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
 
 
 async def test_the_role_is_checked_before_the_body_is_read(writer: WriterProcess, writer_dsn: str, app: str) -> None:

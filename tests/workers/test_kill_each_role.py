@@ -85,6 +85,25 @@ async def test_a_killed_workers_job_is_done_once(pool: asyncpg.Pool, workers: Wo
         assert KEY not in victim.lines()
 
 
+@pytest.mark.parametrize("role", ["fast_replay", "deep_reflection"])
+async def test_what_a_killed_worker_has_paid_for_is_not_asked_again(
+    pool: asyncpg.Pool, workers: Workers, role: str
+) -> None:
+    """Killed after the model's reply, while vectors are made: the next worker takes the reply, and asks for the
+    vectors alone."""
+    async with FakeGemini() as gemini:
+        gemini.script("hang", operation="batchEmbedContents")
+        victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+        thread = await finalised_conversation(pool)
+        await until(lambda: gemini.stats()["calls"].get("batchEmbedContents"))
+        victim.send(signal.SIGKILL)
+        await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+        done = "SELECT status = 'completed' AND attempts = 2 FROM consolidation_jobs WHERE job_type = $1"
+        await until(lambda: pool.fetchval(done, role))
+        assert gemini.stats()["calls"]["generateContent"] == 1
+        assert await pool.fetchval("SELECT reused_replies FROM threads WHERE id = $1", thread) == 1
+
+
 async def test_a_killed_cleanup_leaves_each_memory_in_place_or_archived(pool: asyncpg.Pool, workers: Workers) -> None:
     """Killed while a batch waits for the archive; the next run continues: each weak one archived
     once, no strong one."""
