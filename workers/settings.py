@@ -305,10 +305,11 @@ class Settings(BaseSettings):
     )
     embedder_query_prefix: str = Field(
         default="",
-        description="Put before each query by an openai embedder, if the model is trained with it, such as `query: `.",
+        description="Put before each query by an embedder of openai, fastembed or sentence-transformers, if the model"
+        " is trained with it, such as `query: `.",
     )
     embedder_document_prefix: str = Field(
-        default="", description="Put before each stored text by an openai embedder, such as `passage: `."
+        default="", description="Put before each stored text by the same embedders, such as `passage: `."
     )
     embedder_texts_max: int | None = Field(
         default=None,

@@ -7,18 +7,23 @@ import importlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
-from hippocampus.errors import MissingLibraryError, PermanentProviderError
+from hippocampus.errors import MissingLibraryError, PermanentProviderError, TransientProviderError
 from hippocampus.providers.chunking import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
+from hippocampus.records import Vector
 from pulse.extras import install_command
 
 #: Returns one vector for each text.
 Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float]]]
 #: Returns one score for each text, which may be numbers of a library's own.
 Score: TypeAlias = Callable[[str, list[str]], Iterable[Any]]
+
+#: How many tokens, by estimate, are sent to a model for each that it reads: for prose, estimates are mostly too high.
+_ESTIMATED_SHARE = 450 / 512
 
 #: After a model could not be loaded, how long calls fail at once: each would load it again, which may take minutes.
 LOAD_PAUSE_SECONDS = 60.0
@@ -90,38 +95,74 @@ class ModelThread(Generic[Model]):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """A model that is loaded.
+
+    Attributes:
+        reads: tokens of one text, of which it ignores the rest; None: the limit of the embedder.
+    """
+
+    encode: Encode
+    reads: int | None = None
+
+
 class InProcessEmbedder(ChunkedEmbedder):
     """`hippocampus.providers.protocols.Embedder` by a library. No text leaves the machine."""
 
     def __init__(
         self,
-        model: str,
-        load: Callable[[], Encode],
+        space: VectorSpace,
+        load: Callable[[], EmbeddingModel],
         limits: EmbeddingLimits,
         *,
         size: int | None,
+        query_seconds: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Load nothing yet.
 
         Args:
-            model: the name that is stored with each vector.
+            space: what names the vectors.
             load, clock: see `ModelThread`.
-            size: the dimensions of its vectors; None: those of the first ones.
+            limits: of a call; of a model that reads less, its own.
+            size: the dimensions of its vectors; None: those of the space, or of the first vectors.
+            query_seconds: how long a query may wait for its vector, the loading of the model included; None: as long
+                as it takes. Texts that are stored wait without a limit, as another attempt would take as long.
         """
-        super().__init__(VectorSpace(model=model), limits, concurrency=1, size=size)
-        self._thread = ModelThread(model, load, clock)
+        super().__init__(space, limits, concurrency=1, size=size)
+        self.query_seconds = query_seconds
+        self._thread = ModelThread(space.model, load, clock)
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        """Embed each text; see `ChunkedEmbedder`. A query that waits too long raises `TransientProviderError`."""
+        if task != "query" or self.query_seconds is None:
+            return await self._embed(texts, task)
+        try:
+            async with asyncio.timeout(self.query_seconds):
+                return await self._embed(texts, task)
+        except TimeoutError:
+            message = f"{self._space.model}: no vector within {self.query_seconds:g} s"
+            raise TransientProviderError(message, code="timeout") from None
 
     async def check(self) -> None:
         """Load the model and embed one word; see `hippocampus.providers.protocols.Checkable`."""
-        await self.embed(["Hello."], "query")
+        await self._embed(["Hello."], "query")
 
     async def close(self) -> None:
         """Release the model. Idempotent."""
         self._thread.close()
 
+    async def _embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        if any(text.strip() for text in texts):
+            reads = await self._thread.run(lambda model: model.reads)
+            if reads is not None:
+                tokens = max(1.0, min(self._limits.text_tokens, reads * _ESTIMATED_SHARE))
+                self._limits = replace(self._limits, text_tokens=tokens)
+        return await super().embed(texts, task)
+
     async def _embed_batch(self, batch: list[str], task: EmbeddingTask) -> Sequence[Sequence[Any]]:
-        return await self._thread.run(lambda encode: encode(batch, task))
+        return await self._thread.run(lambda model: model.encode(batch, task))
 
 
 class InProcessReranker:

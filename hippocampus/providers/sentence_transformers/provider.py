@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hippocampus.providers.in_process import (
-    Encode,
+    EmbeddingModel,
     InProcessEmbedder,
     InProcessReranker,
     Score,
     library,
     no_generator,
 )
+from hippocampus.providers.vectors import VectorSpace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -31,22 +32,31 @@ def make_generator(_config: ModelConfig) -> NoReturn:
 
 
 def make_embedder(config: ModelConfig) -> InProcessEmbedder:
-    """Return an embedder; see `hippocampus.providers.registry.ProviderModule`. The model's own prompts are used."""
+    """Return an embedder; see `hippocampus.providers.registry.ProviderModule`.
+
+    The model's own prompts are used, unless a prefix is given.
+    """
     models = library("sentence_transformers")
     limits = config.limits(texts=_TEXTS_PER_CALL_MAX, text_tokens=_TEXT_TOKENS_MAX)
+    space = VectorSpace(
+        model=config.model,
+        dimensions=config.dimensions,
+        query_prefix=config.query_prefix,
+        document_prefix=config.document_prefix,
+    )
+    prompts = {"prompts": {"query": "", "document": ""}} if config.query_prefix or config.document_prefix else {}
 
-    def load() -> Encode:
-        model = models.SentenceTransformer(config.model, truncate_dim=config.dimensions)
+    def load() -> EmbeddingModel:
+        model = models.SentenceTransformer(config.model, truncate_dim=config.dimensions, **prompts)
 
         def encode(texts: list[str], task: EmbeddingTask) -> Sequence[Sequence[float]]:
             function = model.encode_query if task == "query" else model.encode_document
             vectors: list[list[float]] = function(texts, show_progress_bar=False).tolist()
             return vectors
 
-        return encode
+        return EmbeddingModel(encode, model.max_seq_length)
 
-    name = f"{config.model}@{config.dimensions}" if config.dimensions else config.model
-    return InProcessEmbedder(name, load, limits, size=config.dimensions)
+    return InProcessEmbedder(space, load, limits, size=config.dimensions, query_seconds=config.timeout_seconds)
 
 
 def make_reranker(config: ModelConfig) -> InProcessReranker:

@@ -70,7 +70,7 @@ async def _serve(config: Settings, asked: interrupts.Interrupts, served: dict[st
         if is_ours:
             await databases.migrated(config)
         async with databases.pool_of(config) as pool:
-            embedder, generator = open_embedder(config, pool), open_generator(config, pool)
+            embedder, generator = open_embedder(config, pool, ready=False), open_generator(config, pool)
             try:
                 sandbox = make_sandbox(config)
                 async with reranking(config, pool, ready=False) as reranked:
