@@ -6,21 +6,27 @@
 
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark admit the effects
 of one of them. The transaction that ends a slice's job enqueues a job for the rest.
+
+A generator that reads what is known of the user sees what the jobs before it have stored, also where jobs of the user's
+sessions run at once: in one process they derive one after another; between processes, a job that finds at its end that
+something else is known stores nothing, and derives again. No connection is held meanwhile.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 from hippocampus import jobs
 from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
-from hippocampus.consolidation.effects import Cost, Effects, SliceOrigin
+from hippocampus.consolidation.effects import Cost, Effects, KnownFacts, SliceOrigin
 from hippocampus.consolidation.replies import PaidReplies, resumed
 from hippocampus.consolidation.slices import (
     SLICE_TOKENS,
@@ -31,9 +37,9 @@ from hippocampus.consolidation.slices import (
     read_slice,
 )
 from hippocampus.consolidation.statements import STATEMENTS
-from hippocampus.errors import ProviderError
+from hippocampus.errors import ProviderError, WatermarkMovedError
 from hippocampus.facts import ledger
-from hippocampus.providers.protocols import Embedder, Generator
+from hippocampus.providers.protocols import Embedder, Generator, reads_known_facts
 from hippocampus.records import ConsolidationJob, JobStatus, JobType, MemoryType
 from pulse.tracing.manager import current_tracing
 
@@ -45,6 +51,8 @@ if TYPE_CHECKING:
     from pulse.database import Connection, Pool
 
 WAIT_SECONDS = 120.0
+#: How often an attempt derives a slice, if what is known of the user changes each time; then the job is run again.
+DERIVATIONS_MAX = 10
 _SUMMARY_PREVIEW_CHARACTERS = 100
 _NO_EVENTS = {"message": "No events to consolidate"}
 _NO_THREAD = {"message": "The session was deleted"}
@@ -68,6 +76,10 @@ class JobClaim(Protocol):
 
     async def finish(self, connection: Connection, result: Mapping[str, Any]) -> None:
         """End the job as completed, with this result. If the thread was deleted, so was the consolidation job."""
+
+
+class _KnownFactsChangedError(Exception):
+    """What is known of the user is not what the generator read; nothing was written."""
 
 
 class MemoryConsolidationWorker:
@@ -95,6 +107,7 @@ class MemoryConsolidationWorker:
         self._embedder = embedder
         self._slice_tokens = slice_tokens
         self._on_stored = on_stored
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, job_id: UUID, claim: JobClaim) -> ConsolidationJob | None:
         """Consolidate one slice for a job that this attempt has claimed, and end the job.
@@ -108,7 +121,8 @@ class MemoryConsolidationWorker:
         Raises:
             ProviderError: the generator failed; nothing was written.
             JobFencedError: another attempt owns the job now; nothing was written.
-            WatermarkMovedError: another job consolidated this slice; nothing was written, run again.
+            WatermarkMovedError: another job consolidated this slice, or what is known of the user changed again and
+                again; nothing was written, run again.
             EmbeddingDimensionError: the embedder's vectors are too long, or not of the dimensions of those stored of
                 its model; nothing was written.
         """
@@ -122,7 +136,17 @@ class MemoryConsolidationWorker:
         if slice_ is None:
             await self._end_without_thread(claim)
             return None
-        return await self._store(*await self._derive(slice_, claim), claim, slice_.job.result, ends=True)
+        if slice_.stage is not Stage.DEEP or not reads_known_facts(self._generator):
+            return await self._store(*await self._derive(slice_, claim), claim, slice_.job.result, ends=True)
+        key = slice_.key
+        turn = self._turns.setdefault((key.app_name, key.user_id), asyncio.Lock())
+        async with turn:
+            for _ in range(DERIVATIONS_MAX):
+                try:
+                    return await self._store(*await self._derive(slice_, claim), claim, slice_.job.result, ends=True)
+                except _KnownFactsChangedError:
+                    continue
+        raise WatermarkMovedError(f"what is known of the user changed {DERIVATIONS_MAX} times")
 
     async def consolidate(
         self,
@@ -179,7 +203,10 @@ class MemoryConsolidationWorker:
         cost = Cost(
             replies.calls, embed_calls, replies.usage.prompt_tokens, replies.usage.output_tokens, replies.reused
         )
-        return replace(derived, cost=cost)
+        # What was paid for is stored as it is.
+        is_free = not (cost.prompt_tokens or cost.output_tokens or cost.reused_replies)
+        depends = deep and is_free and replies.reads_known_facts
+        return replace(derived, cost=cost, known_facts=facts if depends else None)
 
     async def _store(
         self, slice_: Slice, derived: Effects, claim: JobClaim, before: Mapping[str, Any], *, ends: bool
@@ -199,6 +226,8 @@ class MemoryConsolidationWorker:
             if now is None:
                 await claim.finish(connection, _NO_THREAD)
                 return replace(job, status=JobStatus.CANCELLED, result=_NO_THREAD)
+            if derived.known_facts is not None:
+                await self._compare_known_facts(connection, slice_, derived.known_facts)
             stored = await STATEMENTS.fetch_one(
                 connection,
                 "store_slice",
@@ -234,6 +263,13 @@ class MemoryConsolidationWorker:
         if not ends:
             return replace(job, result=result)
         return replace(job, status=JobStatus.COMPLETED, result=result, completed_at=now)
+
+    async def _compare_known_facts(self, connection: Connection, slice_: Slice, read: KnownFacts) -> None:
+        """Keep what is known of the user as it is until the transaction ends, if it is what the generator read."""
+        # In a statement of its own: one sees what was committed before it began, not while it waited.
+        await STATEMENTS.execute(connection, "lock_user_memory", slice_.key.app_name, slice_.key.user_id)
+        if await read_known_facts(connection, self._generator, slice_.job.thread_id) != read:
+            raise _KnownFactsChangedError
 
     async def _end_without_thread(self, claim: JobClaim) -> None:
         async with self._transaction() as connection:

@@ -37,10 +37,11 @@ LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = aske
 ORDER BY f.sequence_num
 
 -- name: known_facts
--- thread, facts at most; what holds of its user, stated last first
+-- thread, facts at most; what holds of its user, stated last first. By the clock: the transaction may have waited since
+-- it began for one that ended a fact.
 SELECT f.fact_type, f.key, f.value, f.confidence
 FROM threads AS t JOIN facts AS f ON f.app_name = t.app_name AND f.user_id = t.user_id
-WHERE t.id = $1 AND (f.valid_until IS NULL OR f.valid_until > engine_now())
+WHERE t.id = $1 AND (f.valid_until IS NULL OR f.valid_until > (SELECT recording_time()))
 ORDER BY coalesce(f.last_said_at, f.valid_from) DESC, f.id DESC LIMIT $2
 
 -- name: known_facts_as_of
@@ -59,6 +60,10 @@ ORDER BY m.created_at DESC, m.id DESC LIMIT $2
 -- name: lock_slice
 -- thread, stage, watermark and erasures as they were read
 SELECT lock_slice($1, $2, $3, $4)
+
+-- name: lock_user_memory
+-- app, user; until the transaction ends, nobody else changes what is known of the user
+SELECT lock_user_memory($1, $2)
 
 -- name: store_slice
 -- thread, stage, new watermark, origin, memories, vectors of messages, facts, follow-up's type or null, backfill,

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from hippocampus.errors import EmbeddingDimensionError, MalformedReplyError
-from hippocampus.records import DIMENSIONS_MAX, FactType, MemoryType, Origin, Vector, has_direction
+from hippocampus.records import DIMENSIONS_MAX, ExtractedFact, FactType, MemoryType, Origin, Vector, has_direction
+
+KnownFacts = tuple[ExtractedFact, ...]
 
 
 class MemoryInput(NamedTuple):
@@ -83,6 +85,8 @@ class Effects:
     Attributes:
         vectorless: the embedding failed. The texts are stored without vectors, and the backfill adds them.
         skipped: the error code with which the model refused the slice's only turn; None if it was not refused.
+        known_facts: what was known of the user, as the generator read it; None if it did not read it, or its reply was
+            paid for.
     """
 
     origin: Origin | None = None
@@ -94,6 +98,7 @@ class Effects:
     vectorless: bool = False
     skipped: str | None = None
     cost: Cost = field(default_factory=Cost)
+    known_facts: KnownFacts | None = None
 
     def slice_origin(self, job_id: UUID | None, from_seq: int | None, upto_seq: int | None) -> SliceOrigin:
         """Return the provenance of these effects, derived by a job from these turns."""

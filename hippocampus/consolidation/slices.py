@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from hippocampus import jobs
+from hippocampus.consolidation.effects import KnownFacts
 from hippocampus.consolidation.statements import STATEMENTS
 from hippocampus.providers import transcript
 from hippocampus.providers.protocols import Generator, reads_known_facts
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import asyncpg
 
     from pulse.database import Pool
+    from pulse.postgres.statements import Session
 
 #: Insights that a reply is asked to compare with: the nearest in words among the newest of the user.
 KNOWN_INSIGHTS_MAX = 8
@@ -110,13 +112,13 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
 
 
 async def read_known_facts(
-    pool: Pool, generator: Generator, thread_id: UUID, as_of: datetime | None = None
-) -> tuple[ExtractedFact, ...]:
+    session: Session, generator: Generator, thread_id: UUID, as_of: datetime | None = None
+) -> KnownFacts:
     """Read what is known of a thread's user, or was at a time, the oldest first, for a generator that reads it."""
     if not reads_known_facts(generator):
         return ()
     name, at = ("known_facts", ()) if as_of is None else ("known_facts_as_of", (as_of,))
-    rows = await STATEMENTS.fetch(pool, name, thread_id, KNOWN_FACTS_MAX, *at)
+    rows = await STATEMENTS.fetch(session, name, thread_id, KNOWN_FACTS_MAX, *at)
     return tuple(
         ExtractedFact(
             fact_type=row["fact_type"],
