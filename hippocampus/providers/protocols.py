@@ -20,7 +20,8 @@ class Generator(Protocol):
 
     A generator with the attribute ``reads_known_facts`` set to true is given `ConversationSlice.known_facts` with each
     slice that it reflects, one with ``compares_insights`` is given `ConversationSlice.known_insights`. For others these
-    are empty, and cost nothing.
+    are empty, and cost nothing. A process asks one that reads known facts about a user's sessions one after another,
+    and again if these facts changed meanwhile, unless its reply reports tokens: this suits a generator that is quick.
     """
 
     @property
