@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from pathlib import Path
+from uuid import UUID
 
 import asyncpg
 import httpx
@@ -15,7 +16,7 @@ from tests.support.fake_gemini import FakeGemini
 from tests.support.real_worker import KEY, PRODUCT, SAID, gemini_settings
 from tests.support.real_worker import say as finalised_conversation
 from tests.support.waiting import WAIT_SECONDS, until
-from tests.support.worker_harness import Workers
+from tests.support.worker_harness import WorkerProcess, Workers
 from tests.support.writer_process import WriterProcess, append, say
 
 SESSIONS = "/v1/apps/app/users/user/sessions"
@@ -54,24 +55,25 @@ async def test_a_killed_writers_clients_retry_and_every_event_is_stored_once(
     assert await pool.fetchval("SELECT count(*) FROM consolidation_jobs WHERE procrastinate_job_id IS NULL") == 0
 
 
+async def killed_in_a_call(
+    pool: asyncpg.Pool, workers: Workers, role: str, gemini: FakeGemini, operation: str
+) -> tuple[WorkerProcess, UUID]:
+    """Kill a worker during its call; return it, and the session's thread, after another worker has done the job."""
+    gemini.script("hang", operation=operation)
+    victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+    thread = await finalised_conversation(pool)
+    await until(lambda: gemini.stats()["calls"].get(operation))
+    victim.send(signal.SIGKILL)
+    await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+    done = "SELECT status = 'completed' AND attempts = 2 FROM consolidation_jobs WHERE job_type = $1"
+    await until(lambda: pool.fetchval(done, role))
+    return victim, thread
+
+
 @pytest.mark.parametrize("role", ["fast_replay", "deep_reflection"])
 async def test_a_killed_workers_job_is_done_once(pool: asyncpg.Pool, workers: Workers, role: str) -> None:
     async with FakeGemini() as gemini:
-        gemini.script("hang", operation="generateContent")
-        victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
-        thread = await finalised_conversation(pool)
-        await until(lambda: gemini.stats()["calls"].get("generateContent"))
-        victim.send(signal.SIGKILL)
-        await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
-
-        async def done() -> bool:
-            return bool(
-                await pool.fetchval(
-                    "SELECT status = 'completed' AND attempts = 2 FROM consolidation_jobs WHERE job_type = $1", role
-                )
-            )
-
-        await until(done)
+        victim, thread = await killed_in_a_call(pool, workers, role, gemini, "generateContent")
         learned = await pool.fetch("SELECT memory_type, from_seq, upto_seq FROM memories ORDER BY 1")
         facts = await pool.fetchval("SELECT count(*) FROM facts")
         if role == "fast_replay":
@@ -92,14 +94,7 @@ async def test_what_a_killed_worker_has_paid_for_is_not_asked_again(
     """Killed after the model's reply, while vectors are made: the next worker takes the reply, and asks for the
     vectors alone."""
     async with FakeGemini() as gemini:
-        gemini.script("hang", operation="batchEmbedContents")
-        victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
-        thread = await finalised_conversation(pool)
-        await until(lambda: gemini.stats()["calls"].get("batchEmbedContents"))
-        victim.send(signal.SIGKILL)
-        await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
-        done = "SELECT status = 'completed' AND attempts = 2 FROM consolidation_jobs WHERE job_type = $1"
-        await until(lambda: pool.fetchval(done, role))
+        _, thread = await killed_in_a_call(pool, workers, role, gemini, "batchEmbedContents")
         assert gemini.stats()["calls"]["generateContent"] == 1
         assert await pool.fetchval("SELECT reused_replies FROM threads WHERE id = $1", thread) == 1
 
