@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast
 from uuid import UUID
@@ -136,11 +136,7 @@ class MemoryConsolidationWorker:
         if slice_ is None:
             await self._end_without_thread(claim)
             return None
-        if slice_.stage is not Stage.DEEP or not reads_known_facts(self._generator):
-            return await self._store(*await self._derive(slice_, claim), claim, slice_.job.result, ends=True)
-        key = slice_.key
-        turn = self._turns.setdefault((key.app_name, key.user_id), asyncio.Lock())
-        async with turn:
+        async with self._turn_of(slice_):
             for _ in range(DERIVATIONS_MAX):
                 try:
                     return await self._store(*await self._derive(slice_, claim), claim, slice_.job.result, ends=True)
@@ -165,6 +161,12 @@ class MemoryConsolidationWorker:
             return None
         current_tracing().annotate(**slice_.key._asdict())
         return resumed(slice_, self._generator, self._slice_tokens)
+
+    def _turn_of(self, slice_: Slice) -> AbstractAsyncContextManager[object]:
+        """Return what a job holds from when it reads what is known of its user until it has stored."""
+        if slice_.stage is not Stage.DEEP or not reads_known_facts(self._generator):
+            return nullcontext()
+        return self._turns.setdefault((slice_.key.app_name, slice_.key.user_id), asyncio.Lock())
 
     async def _derive(self, slice_: Slice, claim: JobClaim) -> tuple[Slice, Effects]:
         """Ask the models about a slice; or about as much of it as they accept, if an earlier job failed on it."""
