@@ -133,6 +133,7 @@ class InProcessEmbedder(ChunkedEmbedder):
         super().__init__(space, limits, concurrency=1, size=size)
         self.query_seconds = query_seconds
         self._thread = ModelThread(space.model, load, clock)
+        self._knows_what_is_read = False
 
     async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
         """Embed each text; see `ChunkedEmbedder`. A query that waits too long raises `TransientProviderError`."""
@@ -154,11 +155,12 @@ class InProcessEmbedder(ChunkedEmbedder):
         self._thread.close()
 
     async def _embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
-        if any(text.strip() for text in texts):
+        if not self._knows_what_is_read and any(text.strip() for text in texts):
             reads = await self._thread.run(lambda model: model.reads)
             if reads is not None:
                 tokens = max(1.0, min(self._limits.text_tokens, reads * _ESTIMATED_SHARE))
                 self._limits = replace(self._limits, text_tokens=tokens)
+            self._knows_what_is_read = True
         return await super().embed(texts, task)
 
     async def _embed_batch(self, batch: list[str], task: EmbeddingTask) -> Sequence[Sequence[Any]]:
