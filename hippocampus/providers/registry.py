@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
     from hippocampus.providers.features import Features
     from hippocampus.providers.protocols import Embedder, Generator
+    from hippocampus.providers.vectors import VectorSpace
 
 #: What a provider may make.
 Kind: TypeAlias = Literal["generator", "embedder", "reranker"]
@@ -67,6 +68,18 @@ class ModelConfig:
         """Return the limits of an embedder's calls: those given here, and else its provider's."""
         return EmbeddingLimits(
             texts=min(self.texts_max or texts, texts), text_tokens=self.text_tokens_max or text_tokens
+        )
+
+    def vector_space(self) -> VectorSpace:
+        """Return what an embedder's vectors depend on, if its model offers several sizes and takes prefixes."""
+        # Only a provider that is chosen needs it.
+        from hippocampus.providers.vectors import VectorSpace
+
+        return VectorSpace(
+            model=self.model,
+            dimensions=self.dimensions,
+            query_prefix=self.query_prefix,
+            document_prefix=self.document_prefix,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,7 +15,6 @@ from hippocampus.providers.in_process import (
     library,
     no_generator,
 )
-from hippocampus.providers.vectors import VectorSpace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -48,7 +48,8 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
 
         return EmbeddingModel(encode)
 
-    space = VectorSpace(model=config.model, query_prefix=config.query_prefix, document_prefix=config.document_prefix)
+    # A model has one size.
+    space = replace(config, dimensions=None).vector_space()
     size = int(models.get_embedding_size(config.model))
     return InProcessEmbedder(space, load, limits, size=size, query_seconds=config.timeout_seconds)
 

@@ -85,15 +85,9 @@ def make_generator(config: ModelConfig) -> OpenAIGenerator:
 
 def make_embedder(config: ModelConfig) -> OpenAIEmbedder:
     """Return an embedder; see `hippocampus.providers.registry.ProviderModule`."""
-    space = VectorSpace(
-        model=config.model,
-        dimensions=config.dimensions,
-        query_prefix=config.query_prefix,
-        document_prefix=config.document_prefix,
-    )
     return OpenAIEmbedder(
         connection(config),
-        space,
+        config.vector_space(),
         limits=config.limits(texts=_TEXTS_PER_CALL_MAX),
         on_call=config.on_call,
         gate=config.gate,

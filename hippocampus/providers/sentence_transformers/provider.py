@@ -12,7 +12,6 @@ from hippocampus.providers.in_process import (
     library,
     no_generator,
 )
-from hippocampus.providers.vectors import VectorSpace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,12 +37,6 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
     """
     models = library("sentence_transformers")
     limits = config.limits(texts=_TEXTS_PER_CALL_MAX, text_tokens=_TEXT_TOKENS_MAX)
-    space = VectorSpace(
-        model=config.model,
-        dimensions=config.dimensions,
-        query_prefix=config.query_prefix,
-        document_prefix=config.document_prefix,
-    )
     prompts = {"prompts": {"query": "", "document": ""}} if config.query_prefix or config.document_prefix else {}
 
     def load() -> EmbeddingModel:
@@ -56,7 +49,9 @@ def make_embedder(config: ModelConfig) -> InProcessEmbedder:
 
         return EmbeddingModel(encode, model.max_seq_length)
 
-    return InProcessEmbedder(space, load, limits, size=config.dimensions, query_seconds=config.timeout_seconds)
+    return InProcessEmbedder(
+        config.vector_space(), load, limits, size=config.dimensions, query_seconds=config.timeout_seconds
+    )
 
 
 def make_reranker(config: ModelConfig) -> InProcessReranker:
