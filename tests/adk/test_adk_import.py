@@ -250,6 +250,7 @@ async def multiply(adk_url: str, times: int) -> None:
     await connection.close()
 
 
+@pytest.mark.system
 async def test_a_killed_import_of_a_thousand_events_resumes_without_duplicates(
     on_postgres: DatabaseSessionService, adk_url: str, dsn: str, pool: asyncpg.Pool, home: Path
 ) -> None:

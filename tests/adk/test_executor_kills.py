@@ -25,7 +25,7 @@ POINTS = [
     "in:read:1", "in:read:2", "in:pay:1", "before:end_run:1", "after:start_run:1",
 ]  # fmt: skip
 #: Those of every run of the suite.
-FEW = ("in:pay:1", "after:end_tool_call:2", "before:begin_tool_call:2", "after:write_run:3", "after:start_run:1")
+FEW = ("in:pay:1", "after:end_tool_call:2", "before:begin_tool_call:2")
 
 
 @pytest.mark.parametrize("points", [FEW, pytest.param(POINTS, marks=pytest.mark.system)], ids=["few", "all"])

@@ -306,6 +306,7 @@ def _four_at_once(dsn: str) -> list[int]:
         return list(processes.map(_migrate_and_append, [dsn] * 4, [f"s{n}" for n in range(4)]))
 
 
+@pytest.mark.system
 def test_four_processes_create_the_tables_concurrently(empty_dsn: str) -> None:
     # Forked from one that has imported google.adk, and has no thread or connection yet.
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:

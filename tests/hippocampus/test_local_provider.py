@@ -188,6 +188,7 @@ class TestVectors:
         assert ticks >= 5
 
 
+@pytest.mark.system
 async def test_every_process_gives_the_same_results() -> None:
     """Nothing depends on Python's hash seed: two workers extract the same facts and vectors."""
     started = {

@@ -344,6 +344,7 @@ async def test_more_streams_wait_than_other_requests_may() -> None:
     assert served == 1000
 
 
+@pytest.mark.system
 async def test_slow_readers_of_a_large_run_cost_little(dsn: str, pool: asyncpg.Pool) -> None:
     """Eight clients that read nothing of 48 MB: the process holds a page of each, not the run. Eight that follow live
     are disconnected when 16 MB wait for each of them."""

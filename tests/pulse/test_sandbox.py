@@ -311,6 +311,7 @@ async def test_a_named_sandbox_is_that_one(tmp_path: Path) -> None:
         assert "hushhush" not in str(caught.value)
 
 
+@pytest.mark.system
 async def test_a_service_passes_the_same_attacks(
     pool: asyncpg.Pool, monty: MontyBackend, tmp_path: Path, secret: str
 ) -> None:

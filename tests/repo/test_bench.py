@@ -96,6 +96,7 @@ def test_a_missed_must_and_a_failure_are_the_exit_code(
     assert "below their must: ['notify_p99']" in printed
 
 
+@pytest.mark.system
 def test_every_benchmark_has_help(tmp_path: Path) -> None:
     """It is printed before anything is measured: no database is started, none is needed."""
     (tmp_path / "talk_minilm.npz").touch()
@@ -114,6 +115,7 @@ def test_every_benchmark_has_help(tmp_path: Path) -> None:
     assert [line for line in printed if "--provider minilm" in line]
 
 
+@pytest.mark.system
 def test_a_benchmark_ended_by_a_signal_leaves_neither_server_nor_folder(tmp_path: Path) -> None:
     """Nor does `make bench`, which passes the signal on and waits until the benchmark has cleaned up."""
     (tmp_path / "serving.py").write_text(SERVING)

@@ -116,6 +116,7 @@ def test_a_writer_without_the_mcp_server_says_so(
         assert httpx.get(f"{writer.url}/health", timeout=WAIT_SECONDS).status_code == 200
 
 
+@pytest.mark.system
 def test_the_bill_of_materials_has_what_users_install(tmp_path: Path) -> None:
     """The command of `make sbom`: each package of the small lock, in its version, as CycloneDX."""
     made = subprocess.run(

@@ -143,6 +143,7 @@ class Writers:
         self._stop.set()
 
 
+@pytest.mark.system
 async def test_an_app_moves_under_load_and_loses_nothing(
     pool: asyncpg.Pool, east_pool: asyncpg.Pool, cells: Cells, dsn: str, east: str, tmp_path: Path
 ) -> None:
