@@ -1,7 +1,8 @@
-"""Writes the generated pages: `python docs/reference.py` (`make docs`) renews docs/configuration.md and docs/schema.md.
+"""Writes the generated pages: `make docs` renews docs/configuration.md, docs/benchmarks.md and docs/schema.md.
 
-The configuration comes from the program's settings. The schema comes from the catalogue of a database that was just
-migrated; what a table or function is for stands above it in its file.
+The configuration comes from the program's settings; what benchmarks must reach, from benchmarks/figures.py. The schema
+comes from the catalogue of a database that was just migrated; what a table or function is for stands above it in its
+file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import asyncpg
 from pydantic_core import PydanticUndefined
 
+from benchmarks.figures import FIGURES
 from workers.embedded.server import EmbeddedServer
 from workers.migrate import migrate
 from workers.settings import Settings, variables_of
@@ -108,6 +110,26 @@ def _column(row: asyncpg.Record) -> str:
     return f"| `{row['name']}` | {row['type']} | {preset} | {'; '.join(notes)} |"
 
 
+def benchmarks() -> str:
+    """Return docs/benchmarks.md."""
+    return "\n".join(
+        [
+            "# What benchmarks must reach",
+            "",
+            MARK,
+            "",
+            "`make bench` measures all of these, writes them as JSON, and ends with an error where a must is missed. "
+            "`python -m benchmarks.NAME` measures some of them alone. They are for one machine with 2 cores that does "
+            "nothing else; ratios are against a peer or the raw limit in the same run.",
+            "",
+            "| figure | what | must and aim |",
+            "| --- | --- | --- |",
+            *(f"| `{name}` | {_cell(each.what)} | {_cell(each.text)} |" for name, each in FIGURES.items()),
+            "",
+        ]
+    )
+
+
 def _paragraph(text: str | None) -> list[str]:
     return [] if not text else [text, ""]
 
@@ -124,8 +146,9 @@ def _cell(text: str) -> str:
 
 
 def main() -> None:
-    """Renew both pages."""
+    """Renew the pages."""
     (DOCS / "configuration.md").write_text(configuration(), encoding="utf-8")
+    (DOCS / "benchmarks.md").write_text(benchmarks(), encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="hippo-docs-", dir="/tmp") as folder:
         # For the system user that runs PostgreSQL for root.
         Path(folder).chmod(0o711)

@@ -53,6 +53,10 @@ def test_the_settings_page_is_current() -> None:
     assert (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8") == reference.configuration(), "make docs"
 
 
+def test_the_page_of_benchmarks_is_current() -> None:
+    assert (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8") == reference.benchmarks(), "make docs"
+
+
 async def test_the_schema_page_is_current(dsn: str) -> None:
     assert (ROOT / "docs" / "schema.md").read_text(encoding="utf-8") == await reference.schema(dsn), "make docs"
 
