@@ -43,16 +43,20 @@ define create_venv
 endef
 PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# A lock file is complete. With dependencies, the pip of Python 3.11 would refuse each `name[extra]` of which a newer
+# version than the locked one exists: it looks at the newest, which has no hash here.
+LOCKED := --no-deps --require-hashes
+
 # Not compiled: Python compiles what the demo imports, which is a part of it.
 $(STAMP): requirements.lock pyproject.toml
 	$(create_venv)
-	$(PIP_INSTALL) --no-compile --require-hashes -r requirements.lock
+	$(PIP_INSTALL) --no-compile $(LOCKED) -r requirements.lock
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(STAMP_DEV): requirements-dev.lock requirements.lock pyproject.toml
 	$(create_venv)
-	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	$(PIP_INSTALL) $(LOCKED) -r requirements-dev.lock
 	$(PIP_INSTALL) --no-deps --no-build-isolation -e .
 	@touch $(STAMP) $@
 
@@ -94,6 +98,7 @@ check: $(STAMP_DEV) ## Check style, types, import contracts and the lock files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pip check --disable-pip-version-check
 	@! grep -nE '(https?|file)://|^--|@ ' requirements.lock requirements-dev.lock \
 	  || { echo "A lock file must not name a package index: run make lock" >&2; exit 1; }
 	$(BIN)/python deploy/audit_dependencies.py requirements.lock requirements-dev.lock
