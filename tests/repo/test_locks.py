@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -134,6 +136,51 @@ def test_the_bill_of_materials_has_what_users_install(tmp_path: Path) -> None:
     assert {canonicalize_name(each["name"]): each["version"] for each in bill["components"]} == {
         name: found[1] for name, found in pinned.items() if found
     }
+
+
+def wheel(folder: Path, name: str, version: str, *metadata: str) -> str:
+    """Write a wheel that holds nothing but its metadata, and return its hash."""
+    path = folder / f"{name}-{version}-py3-none-any.whl"
+    info = f"{name}-{version}.dist-info"
+    head = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}", *metadata, ""]
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{info}/METADATA", "\n".join(head))
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def installing(target: str) -> list[str]:
+    """Return the options with which a target's lock file is installed."""
+    planned = subprocess.run(
+        ["make", "--dry-run", "--always-make", "--no-print-directory", target],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    (line,) = [each for each in planned.stdout.splitlines() if "--require-hashes" in each]
+    words = shlex.split(line)
+    return words[words.index("install") + 1 : words.index("-r")]
+
+
+def test_a_newer_version_on_the_index_changes_nothing(tmp_path: Path) -> None:
+    """Also where a locked package asks for an extra of another: pip 23 took the newest, whose hash no lock has."""
+    hashes = {
+        "boat": wheel(tmp_path, "boat", "1.0", "Requires-Dist: sail[large]>=1"),
+        "sail": wheel(tmp_path, "sail", "1.0", "Provides-Extra: large"),
+    }
+    wheel(tmp_path, "sail", "1.1", "Provides-Extra: large")
+    lock = tmp_path / "lock.txt"
+    lock.write_text("".join(f"{name}==1.0 --hash=sha256:{found}\n" for name, found in hashes.items()))
+    options = installing("venv")
+    assert {*installing("demo")} == {*options, "--no-compile"}
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "made"], check=True)
+    pip = [str(tmp_path / "made" / "bin" / "python"), "-m", "pip"]
+    # Without the machine's own indexes and options.
+    alone = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    subprocess.run(
+        [*pip, "install", *options, "--no-index", "--find-links", str(tmp_path), "-r", str(lock)], env=alone, check=True
+    )
+    listed = subprocess.run([*pip, "freeze"], env=alone, capture_output=True, text=True, check=True)
+    assert listed.stdout.split() == ["boat==1.0", "sail==1.0"]
 
 
 #: In place of pip-audit, whose advisories are on the network: its output for one package that has one.
