@@ -192,7 +192,8 @@ async def append_to_frame(pool: asyncpg.Pool, address: str, seconds: float) -> N
     reading = asyncio.create_task(read())
     await paced(total, append)
     with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(reading, 20)
+        async with asyncio.timeout(20):
+            await reading
     row(f"append to SSE frame at 100/s for {seconds:.0f} s, p50", f"{percentile(latencies, 0.5):.1f} ms")
     figure("frame_p99", percentile(latencies, 0.99))
     figure("events_lost", total - len(latencies), f"of {total}")

@@ -91,7 +91,8 @@ class Supervisor:
             self._metrics.restarts.labels(reason).inc()
             _log.warning("worker_restarted", reason=reason)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), backoff.next_seconds())
+                async with asyncio.timeout(backoff.next_seconds()):
+                    await self._stop.wait()
 
     async def _run_once(self) -> str:
         """Run one worker and return why it ended."""
@@ -178,7 +179,8 @@ async def run_worker(
                 await supervisor.run()
         finally:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(made.close(), CLOSE_SECONDS_MAX)
+                async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                    await made.close()
     _log.info("worker_stopped")
 
 
@@ -208,7 +210,8 @@ async def open_pool(settings: Settings, pool: WorkerPool) -> AsyncIterator[Pool]
         yield connections
     finally:
         try:
-            await asyncio.wait_for(connections.close(), CLOSE_SECONDS_MAX)
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await connections.close()
         except TimeoutError:
             connections.terminate()
 

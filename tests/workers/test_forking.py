@@ -43,3 +43,25 @@ def test_nothing_outlives_a_killed_program() -> None:
     assert done.returncode == -9, done.stderr
     for pid in json.loads(done.stdout):
         until_sync(lambda pid=pid: not is_alive(pid))
+
+
+def test_a_request_to_stop_within_the_fork_is_not_lost() -> None:
+    """Python drops what a signal's handler raises before `os.fork` has returned: `up` would start every role."""
+    program = """
+import os, signal
+from workers.cli import interrupts, running
+
+interrupts.raise_on_all()
+
+def interrupted() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+os.register_at_fork(after_in_parent=interrupted)
+try:
+    with running.fork_server() as forks:
+        print("running")
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "stopped\n"), done.stderr

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import httpx
 
 from workers import settings
-from workers.cli import databases, main
+from workers.cli import databases, interrupts, main
 from workers.embedded import revival
 from workers.process import ports
 from workers.process.forking import ForkServer
@@ -46,9 +46,17 @@ def grace_of(config: Settings) -> float:
     return config.shutdown_grace_seconds if "shutdown_grace_seconds" in config.model_fields_set else GRACE_SECONDS
 
 
-def fork_server() -> ForkServer:
-    """Return a server that imports what the roles need, once. Enter it before anything else is opened."""
-    return ForkServer(ROLE_MODULES, main.run)
+@contextlib.contextmanager
+def fork_server() -> Iterator[ForkServer]:
+    """Fork a server that imports what the roles need, once. Enter it before anything else is opened.
+
+    A request to stop that comes meanwhile raises KeyboardInterrupt afterwards: Python drops an exception that is raised
+    while it returns from `os.fork`, and the program would run on.
+    """
+    with contextlib.ExitStack() as stack:
+        with interrupts.postponed():
+            server = stack.enter_context(ForkServer(ROLE_MODULES, main.run))
+        yield server
 
 
 @contextlib.asynccontextmanager

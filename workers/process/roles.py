@@ -188,7 +188,8 @@ class RoleSupervisor:
             wait_seconds = backoff.next_seconds()
             self._on_change(state.role.name, f"{_ending(code)}; it is started again in {wait_seconds:g} s")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), wait_seconds)
+                async with asyncio.timeout(wait_seconds):
+                    await self._stopping.wait()
 
     async def _run(self, state: _State) -> int:
         """Run a role's process once, forward its output, and return its exit code."""

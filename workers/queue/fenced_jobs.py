@@ -155,7 +155,8 @@ class FencedJobManager(manager.JobManager):
         ):
             with attempt:
                 # On a connection that was lost silently a statement would wait for minutes.
-                await asyncio.wait_for(claim.end(self._pool, statement, *arguments), WRITE_SECONDS_MAX)
+                async with asyncio.timeout(WRITE_SECONDS_MAX):
+                    await claim.end(self._pool, statement, *arguments)
 
 
 def _id(job: Job) -> int:

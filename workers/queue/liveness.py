@@ -211,7 +211,8 @@ class Guard:
 
     async def _interrupted(self, seconds: float) -> bool:
         try:
-            return await asyncio.wait_for(self._interrupt.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                return await self._interrupt.wait()
         except TimeoutError:
             return False
 
@@ -220,7 +221,8 @@ class Guard:
         self._is_busy = True
         # Each connection has its own: the end of the former one may be reported while this one is made, or later.
         self._interrupt = lost = asyncio.Event()
-        connection = await asyncio.wait_for(self._connect(), STATEMENT_SECONDS_MAX)
+        async with asyncio.timeout(STATEMENT_SECONDS_MAX):
+            connection = await self._connect()
         self._connection = connection
         connection.add_termination_listener(lambda *_: lost.set())
         await self._beat(connection, worker_id)

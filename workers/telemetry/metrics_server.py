@@ -73,7 +73,8 @@ async def serving(
         finally:
             with contextlib.suppress(*DATABASE_FAULTS):
                 # Also bounds the wait for a connection.
-                await asyncio.wait_for(discovery.unregister(pool, target), discovery.UNREGISTER_SECONDS_MAX)
+                async with asyncio.timeout(discovery.UNREGISTER_SECONDS_MAX):
+                    await discovery.unregister(pool, target)
 
 
 def advertised(host: str) -> str:
