@@ -31,7 +31,7 @@ _PATH = "/v1/apps/"
 _SOCKET_RESTART = 1012
 #: A writer of one cell only has to notice that an app has left it: while the database still says `app-moving`, and well
 #: before the app's rows are deleted.
-_LONE_REFRESH_SECONDS = 3 * REFRESH_SECONDS
+_LONE_REFRESH_SECONDS = 5 * REFRESH_SECONDS
 
 _log = structlog.get_logger(__name__)
 

@@ -55,7 +55,6 @@ OPTIONAL_ROLES = frozenset({"pulse"})
 
 #: Roles that send signs of life: they keep the others alive, and nothing else would notice that one hangs.
 WATCHED_ROLES = frozenset({"pulse"})
-WATCH_SECONDS = 1.0
 
 #: Whether a role's process (by its id) is ready.
 ReadyCheck = Callable[[Role, int], Awaitable[bool]]
@@ -211,7 +210,7 @@ class RoleSupervisor:
     async def _watch(self, state: _State, process: Process, dog: watchdog.Watchdog) -> None:
         """Kill a process that hangs."""
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.sleep(self._silent_seconds_max / 6)
             if dog.silent_seconds() > self._silent_seconds_max:
                 self._on_change(
                     state.role.name, f"gave no sign of life for {self._silent_seconds_max:g} s; it is killed"

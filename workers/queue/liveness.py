@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -35,12 +34,13 @@ _log = structlog.get_logger("workers.queue.liveness")
 #: A worker whose connection was cut takes its lock again within one poll; two polls must agree that it is dead.
 POLL_SECONDS = 0.5
 #: Where nothing runs and nothing is due. It bounds the delay of a job whose notification was lost.
-IDLE_POLL_SECONDS = 5.0
+IDLE_POLL_SECONDS = 10.0
 RECONNECT_SECONDS = 0.1
 STATEMENT_SECONDS_MAX = 5.0
 #: The fallback: a worker that holds its lock but has sent no heartbeat for this long is dead too.
 STALLED_SECONDS = 30.0
-HEARTBEAT_SECONDS = 10.0
+#: No poll sends the next heartbeat earlier than this; a poll of an idle queue is never earlier.
+HEARTBEAT_SECONDS = 8.0
 #: A job that outlived this many workers is failed. More than the attempts that any fault of a provider may take.
 RESCUES_MAX = 20
 
@@ -88,12 +88,14 @@ async def poll(
     own_id: int | None = None,
     running: Sequence[int] = (),
     queues: Sequence[str] = (),
+    beats: bool = False,
 ) -> Poll:
     """Find orphans once, and give back those that were suspects already.
 
     Args:
         rescues_max: attempts before a job is failed.
         own_id: the worker that polls.
+        beats: send its heartbeat too.
         running: the queue's jobs that it runs; others that belong to it are orphans too.
         queues: those that it works off.
     """
@@ -105,6 +107,7 @@ async def poll(
         running,
         queues,
         IDLE_POLL_SECONDS,
+        beats,
         timeout=STATEMENT_SECONDS_MAX,
     )
     orphans = frozenset(
@@ -177,8 +180,6 @@ class Guard:
             try:
                 if self._connection is None or self._connection.is_closed():
                     await self._take(worker_id)
-                elif time.monotonic() >= self._beat_due_at:
-                    await self._beat(self._connection, worker_id)
                 if self._connection is not None:
                     found = await self._poll(self._connection, worker_id, running(), queues)
                     if found.is_due:
@@ -196,18 +197,13 @@ class Guard:
             return
         if not self._is_busy:
             self._is_idling = True
-            is_interrupted = await self._interrupted(self._idle_seconds())
+            is_interrupted = await self._interrupted(IDLE_POLL_SECONDS * _jitter())
             self._is_idling = False
             if not is_interrupted or self._connection.is_closed():
                 return
             # A job was just enqueued. Should its worker die at once, the polls from now on find it.
             self._interrupt.clear()
         await self._interrupted(POLL_SECONDS * _jitter())
-
-    def _idle_seconds(self) -> float:
-        """Return when to poll next: a heartbeat is sent with a poll, so the time until it is divided evenly."""
-        until_beat = self._beat_due_at - time.monotonic()
-        return max(until_beat, 0.0) / max(math.ceil(until_beat / IDLE_POLL_SECONDS), 1)
 
     async def _interrupted(self, seconds: float) -> bool:
         try:
@@ -225,21 +221,21 @@ class Guard:
             connection = await self._connect()
         self._connection = connection
         connection.add_termination_listener(lambda *_: lost.set())
-        await self._beat(connection, worker_id)
+        await _STATEMENTS.execute(connection, "send_heartbeat", worker_id, timeout=STATEMENT_SECONDS_MAX)
+        self._beat_due_at = time.monotonic() + HEARTBEAT_SECONDS
         # False only while the server has not yet noticed that the former connection is gone: its lock still counts as
         # this worker's, and the next poll takes it again.
         if not await _STATEMENTS.fetchval(connection, "hold_worker", worker_id, timeout=STATEMENT_SECONDS_MAX):
             self._drop()
 
-    async def _beat(self, connection: Connection, worker_id: int) -> None:
-        await _STATEMENTS.execute(connection, "send_heartbeat", worker_id, timeout=STATEMENT_SECONDS_MAX)
-        self._beat_due_at = time.monotonic() + HEARTBEAT_SECONDS * _jitter()
-
     async def _poll(
         self, connection: Connection, worker_id: int, running: Sequence[int], queues: Sequence[str]
     ) -> Poll:
         self._is_busy = False
-        found = await poll(connection, self._suspects, own_id=worker_id, running=running, queues=queues)
+        beats = time.monotonic() >= self._beat_due_at
+        found = await poll(connection, self._suspects, own_id=worker_id, running=running, queues=queues, beats=beats)
+        if beats:
+            self._beat_due_at = time.monotonic() + HEARTBEAT_SECONDS
         self._suspects = found.suspects
         # A job may have been enqueued meanwhile.
         self._is_busy |= found.is_busy
