@@ -21,6 +21,7 @@ EXAMPLE = EXAMPLES / "adk_agent"
 README = (EXAMPLE / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.system
 def test_the_script_prints_the_conversation_of_the_readme(dsn: str, home: Path) -> None:
     """Two sessions of a real agent, with every role as a real process, on a database for this test."""
     (transcript,) = re.findall(r"^```text\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)

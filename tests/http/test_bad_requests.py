@@ -20,7 +20,6 @@ from hippocampus.records import DIMENSIONS_MAX
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.documented_routes import asked_operations, body_schema, document, filled, operations, routine
-from tests.support.generated_requests import ask_generated
 from tests.support.key_scene import bearer, made, row_counts
 from tests.support.pace import at_this_pace
 from tests.support.waiting import WAIT_SECONDS
@@ -287,12 +286,6 @@ async def test_150_callers_share_ten_connections_fairly(
     assert session is not None
     assert session.version == 300
     await service.close()
-
-
-@pytest.mark.hypothesis
-def test_generated_requests_find_no_crash_and_no_undocumented_status(writer: WriterProcess) -> None:
-    """schemathesis on every operation of the document, with a small budget and a fixed seed."""
-    ask_generated(writer, number=2, seed_number=1)
 
 
 def test_the_document_has_an_example_for_every_request_body(writer: WriterProcess) -> None:

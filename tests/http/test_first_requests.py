@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.support.key_scene import made
 from tests.support.waiting import WAIT_SECONDS
@@ -17,6 +18,7 @@ SESSIONS = 20
 READ = ("sessions", "memories", "facts", "fact-candidates", "profile", "archive", "jobs", "traces")
 
 
+@pytest.mark.system
 async def test_concurrent_first_requests_are_answered_as_later_ones(
     writer: WriterProcess, writer_dsn: str, tmp_path: Path, app: str
 ) -> None:

@@ -59,6 +59,7 @@ class Piped:
         return self.process.wait(cli_process.COMMAND_SECONDS), rest, self._log.read_text()
 
 
+@pytest.mark.system
 def test_it_starts_without_a_database_and_leaves_nothing_running(home: Path, tmp_path: Path) -> None:
     """The embedded server is created, kept while it serves, and stopped; SIGTERM ends it too; the data stays."""
     message = json.dumps(INITIALIZE).encode()

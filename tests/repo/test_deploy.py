@@ -100,6 +100,7 @@ def test_the_image_is_built_from_files_that_exist() -> None:
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
+@pytest.mark.system
 @pytest.mark.skipif(importlib.util.find_spec("workers.__main__") is None, reason="the command line is not installed")
 @pytest.mark.parametrize("command", [*(each[1:] for each in procfile().values()), ["migrate"]], ids=" ".join)
 def test_every_command_exists(command: list[str]) -> None:

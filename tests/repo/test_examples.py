@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
@@ -92,6 +93,7 @@ def test_the_decay_of_memories_is_plotted(tmp_path: Path) -> None:
     assert "anything, never used (classic): below 0.05 after 13.9 days" in printed
 
 
+@pytest.mark.system
 async def test_the_research_agent_calls_calculates_and_remembers(dsn: str, pool: asyncpg.Pool) -> None:
     """Its transcript is the file beside it; in a later session it knows the result; every call is a row of a run."""
     printed = run("research_agent/research.py", "ann", by_command_line=True, DATABASE_URL=dsn)

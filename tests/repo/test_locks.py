@@ -161,6 +161,7 @@ def installing(target: str) -> list[str]:
     return words[words.index("install") + 1 : words.index("-r")]
 
 
+@pytest.mark.system
 def test_a_newer_version_on_the_index_changes_nothing(tmp_path: Path) -> None:
     """Also where a locked package asks for an extra of another: pip 23 took the newest, whose hash no lock has."""
     hashes = {

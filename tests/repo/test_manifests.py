@@ -48,6 +48,7 @@ def of_kind(kind: str) -> dict[str, dict[str, Any]]:
     return {each["metadata"]["name"]: each for each in resources() if each["kind"] == kind}
 
 
+@pytest.mark.system
 def test_the_dockerfile_passes_hadolint() -> None:
     assert not lint(str(TOOLS / "hadolint"), str(DEPLOY / "Dockerfile"))
     text = (DEPLOY / "Dockerfile").read_text()
@@ -56,10 +57,12 @@ def test_the_dockerfile_passes_hadolint() -> None:
     assert "pip install" not in final
 
 
+@pytest.mark.system
 def test_compose_fits_its_schema() -> None:
     lint(str(TOOLS / "check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose.yaml"))
 
 
+@pytest.mark.system
 def test_the_manifests_fit_the_schemas_of_kubernetes() -> None:
     files = [str(KUBERNETES / name) for name in kustomization()["resources"]]
     said = lint(str(TOOLS / "kubernetes-validate"), "--strict", *files)

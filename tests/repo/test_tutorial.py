@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 OLLAMA = "http://localhost:11434/v1"
 
 
+@pytest.mark.system
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="`up --detach` needs /proc")
 async def test_each_step_of_the_tutorial_runs(dsn: str, home: Path, tmp_path: Path) -> None:
     """`hippocampus` is this checkout's, the database a migrated one, and the ports free ones."""

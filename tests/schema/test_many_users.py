@@ -42,7 +42,7 @@ STATEMENTS: dict[str, tuple[str, tuple[Any, ...]]] = {
     },
     "find_orphans": (
         load_queries("workers.queue", "liveness.sql")["find_orphans"],
-        (30.0, None, [], ["fast_replay"], 5.0),
+        (30.0, None, [], ["fast_replay"], 10.0, False),
     ),
     "queue_state": (load_queries("workers.telemetry", "queue_state.sql")["queue_state"], ()),
     **{name: (load_queries("workers.autonomic", "senses.sql")[name], ()) for name in ("survey", "queues")},

@@ -108,6 +108,7 @@ async def test_a_worker_stores_what_its_models_make(
         await asyncio.to_thread(worker.wait)
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [

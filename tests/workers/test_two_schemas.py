@@ -52,6 +52,7 @@ def second(dsn: str) -> str:
     return f"{dsn}&schema={SECOND}"
 
 
+@pytest.mark.system
 async def test_every_statement_is_unambiguous_in_the_second_schema(second: str) -> None:
     """Both schemas have every function and type; a parameter's type must not depend on the other one's."""
     connection = await database.connect(second)
