@@ -1,7 +1,4 @@
-"""fastembed itself as an embedder. It is not among the tools of development: with what it needs it takes 220 MB.
-
-sentence-transformers is left to its stand-in: with torch and what torch needs for graphics cards it takes gigabytes.
-"""
+"""fastembed itself as an embedder. It is not among the tools of development: with what it needs it takes 220 MB."""
 
 from __future__ import annotations
 
