@@ -9,7 +9,6 @@ writer dies in between, its listeners find the events by their poll.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
@@ -53,7 +52,8 @@ class Notifier:
         self._waiting: dict[uuid.UUID, Newest] = {}
         self._shared: dict[uuid.UUID, bool] = {}
         self._sending: asyncio.Task[None] | None = None
-        self._pause: asyncio.TimerHandle | None = None
+        self._pause: asyncio.Future[None] | None = None
+        self._closing = 0
 
     def wake(self, outcome: Appended) -> None:
         """Announce the newest event of an append, soon. Returns at once."""
@@ -78,29 +78,50 @@ class Notifier:
 
     async def close(self) -> None:
         """Send what waits, unless the database does not answer: listeners find it by their poll. Idempotent."""
-        with contextlib.suppress(TimeoutError):
+        self._closing += 1
+        try:
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                 while self._waiting or self._shared or self._sending is not None:
-                    if self._sending is None:
-                        self._start()
+                    self._begin()
+                    self._end_pause()
                     if self._sending is not None:
                         await asyncio.wait([self._sending])  # which continues if this caller is cancelled
-        self._end_pause()
+        except TimeoutError:
+            pass
+        finally:
+            self._closing -= 1
 
     def _begin(self) -> None:
-        if self._sending is None and self._pause is None:
-            self._start()
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_all())
+            self._sending.add_done_callback(self._end)
 
-    def _start(self) -> None:
-        self._end_pause()
-        if self._waiting or self._shared:
-            self._sending = asyncio.create_task(self._send())
-            self._sending.add_done_callback(self._begin_pause)
+    def _end(self, _: asyncio.Task[None]) -> None:
+        """Let the next announcement begin again, also after a task that was cancelled before it began."""
+        self._sending = None
 
     def _end_pause(self) -> None:
-        if self._pause is not None:
-            self._pause.cancel()
-            self._pause = None
+        if self._pause is not None and not self._pause.done():
+            self._pause.set_result(None)
+
+    async def _send_all(self) -> None:
+        """Send what waits, with a pause after each notification.
+
+        The pauses are part of the task: an event loop that ends without `close` cancels it. A timer would begin another
+        task when the loop has cancelled all and still runs.
+        """
+        while self._waiting or self._shared:
+            await self._send()
+            if self._closing:
+                continue
+            loop = asyncio.get_running_loop()
+            self._pause = loop.create_future()
+            timer = loop.call_later(_PAUSE_SECONDS, self._end_pause)
+            try:
+                await self._pause
+            finally:
+                timer.cancel()
+                self._pause = None
 
     async def _send(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -111,11 +132,6 @@ class Notifier:
         except (PulseError, *FAULTS) as error:
             # The events are committed: listeners find them by their poll.
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
-
-    def _begin_pause(self, sent: asyncio.Task[None]) -> None:
-        """Wait before the next notification, also after a task that was cancelled before it began."""
-        self._sending = None
-        self._pause = sent.get_loop().call_later(_PAUSE_SECONDS, self._start)
 
 
 def _payload(thread_id: uuid.UUID, newest: Newest) -> str:

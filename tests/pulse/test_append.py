@@ -7,6 +7,7 @@ import copy
 import itertools
 import json
 import os
+import time
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -519,6 +520,34 @@ async def test_a_cancelled_close_loses_no_notification(
         await notifier.close()
         assert [await received.get() for _ in range(3)] == ["before the pause", "in the pause", "afterwards"]
     await conn.remove_listener(*listener)
+
+
+def test_an_event_loop_that_ends_without_a_close_begins_no_task(dsn: str) -> None:
+    """Its last iterations, in which it waits for threads, begin no notification that nobody would wait for."""
+    begun: list[str] = []
+
+    def begin(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        begun.append(coroutine.__qualname__)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    async def announce() -> None:
+        loop = asyncio.get_running_loop()
+        pool = await database.create_pool(dsn, min_size=1, max_size=1)
+        await pool.acquire()
+        notifier = Notifier(pool)
+        notifier.announce(uuid.uuid4(), Newest(1, "waits for a connection", "", "user_message"))
+        await asyncio.sleep(0)
+        notifier.announce(uuid.uuid4(), Newest(2, "would be sent next", "", "user_message"))
+
+        def end() -> None:
+            time.sleep(0.1)  # longer than a pause between two notifications
+            loop.call_soon_threadsafe(pool.terminate)
+
+        loop.run_in_executor(None, end)
+        loop.set_task_factory(begin)
+
+    asyncio.run(announce())
+    assert not [name for name in begun if name.startswith("Notifier")]
 
 
 async def test_appending_to_an_unknown_session_gives_a_hint(sessions: OpenSessionService) -> None:
