@@ -13,12 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 import yaml
 
+from pulse.tools.registry import ToolRegistry
+from tests.support.fake_gemini import FakeGemini
 from tests.support.metric_names import DEPLOY, alerts, exposition, panels
 from tests.support.waiting import WAIT_SECONDS, until
+from tests.support.webhook_receiver import Receiver, receiving
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import KEY, WriterProcess, free_port, say
 
@@ -270,27 +274,40 @@ class Prometheus:
 
 
 async def test_prometheus_scrapes_every_role_and_answers_every_panel(
-    dsn: str, tmp_path: Path, prometheus: Prometheus
+    dsn: str, pool: asyncpg.Pool, registry: ToolRegistry, tmp_path: Path, prometheus: Prometheus
 ) -> None:
-    """Found through the writer, with its key; each query of the dashboard has an answer, and no rule fails."""
+    """Found through the writer, with its key; each query of the dashboard has an answer, and no rule fails. What a
+    panel shows of work is shown of work that was done, not the zero of a quiet installation."""
     ports = {f"{role}_metrics_port": str(free_port()) for role in ROLES}
-    settings = {**ports, "tracing": "postgres"}
     workers = Workers(dsn, tmp_path)
-    writer = WriterProcess(dsn, tmp_path / "writer.log", api_key=KEY, **settings)
     try:
-        with writer:
-            for role in sorted(ROLES - {"writer"}):
-                workers.spawn(role, module="workers", **settings)
-            prometheus.start(writer.port)
-            await work(writer.url)
-            await until(lambda: prometheus.up() == ROLES, "every role is scraped")
-            await work(writer.url)
-            missing = dict(panels())
-            deadline = time.monotonic() + WAIT_SECONDS
-            while missing and time.monotonic() < deadline:
-                missing = {title: each for title, each in missing.items() if not all(map(answers(prometheus), each))}
-                await asyncio.sleep(0.5)
-            assert not missing
+        async with FakeGemini() as gemini, receiving() as receiver:
+            settings = {
+                **ports,
+                "tracing": "postgres",
+                "retention_cron": "* * * * * */2",
+                "webhook_networks": "127.0.0.0/8",
+                "provider": "gemini",
+                "provider_api_key": "AIza-test-key-0123456789",
+                "provider_base_url": gemini.base_url,
+            }
+            with WriterProcess(dsn, tmp_path / "writer.log", api_key=KEY, **settings) as writer:
+                for role in sorted(ROLES - {"writer"}):
+                    workers.spawn(role, module="workers", **settings)
+                prometheus.start(writer.port)
+                await until(lambda: prometheus.up() == ROLES, "every role is scraped")
+                await add_tool(registry, receiver)
+                # A counter that is first seen with its value has no rate.
+                missing = {title: [of_work(each) for each in several] for title, several in panels().items()}
+                deadline = time.monotonic() + WAIT_SECONDS
+                while missing and time.monotonic() < deadline:
+                    await work(writer.url, pool, gemini, receiver)
+                    missing = {
+                        title: each for title, each in missing.items() if not all(map(answers(prometheus), each))
+                    }
+                    await asyncio.sleep(1)
+                await add_up(prometheus, pool)
+            assert not missing, missing
             (group,) = prometheus.get("rules")["groups"]
             assert {rule["name"] for rule in group["rules"]} == set(alerts())
             assert [rule["name"] for rule in group["rules"] if rule["health"] == "err"] == []
@@ -331,14 +348,70 @@ def answers(prometheus: Prometheus, *, rate_interval: str = "1m") -> Any:
     return ask
 
 
-async def work(url: str) -> None:
-    """Appends, a consolidation and a search."""
+def of_work(expression: str) -> str:
+    """The query without the zero that a panel shows while nothing happens."""
+    return expression.partition(" or on() 0 * ")[0]
+
+
+async def add_tool(registry: ToolRegistry, receiver: Receiver) -> None:
+    operation = {"operationId": "look_up", "responses": {"200": {"description": "Found."}}}
+    document = {
+        "openapi": "3.1.0",
+        "info": {"title": "Shop", "version": "1"},
+        "servers": [{"url": f"http://127.0.0.1:{receiver.port}"}],
+        "paths": {"/things": {"post": operation}},
+    }
+    await registry.put_openapi("things", json.dumps(document), allowed_networks="127.0.0.0/8")
+
+
+async def work(url: str, pool: asyncpg.Pool, gemini: FakeGemini, receiver: Receiver) -> None:
+    """Appends, a consolidation, a search and one without its vector, a webhook, a tool call, a memory to archive."""
     headers = {"Authorization": f"Bearer {KEY}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=WAIT_SECONDS) as client:
-        made = await client.post("/v1/apps/shop/users/mei/sessions", json={})
-        path = f"/v1/apps/shop/users/mei/sessions/{made.json()['id']}"
-        body = json.dumps({"events": [say("I live in Oslo."), say("My cat is called Miso.")]})
-        done = await client.post(f"{path}/events", content=body, headers={"Content-Type": "application/json"})
-        assert done.status_code == 201, done.text
-        await client.post(f"{path}/jobs", json={"job_type": "full_consolidation"})
-        await client.get("/v1/apps/shop/users/mei/memories/search", params={"query": "cat"})
+
+        async def post(path: str, body: Any) -> Any:
+            done = await client.post(f"/v1/apps/shop/{path}", json=body)
+            assert done.is_success, (path, done.text)
+            return done.json()
+
+        session = (await post("users/mei/sessions", {}))["id"]
+        events = {"events": [say("I live in Oslo."), say("My cat is called Miso.")]}
+        await post(f"users/mei/sessions/{session}/events", events)
+        assert (await post("users/mei/search", {"query": f"cat {session}"}))["degraded"] is None
+        gemini.script("status", code=400, operation="batchEmbedContents")
+        assert (await post("users/mei/search", {"query": f"dog {session}"}))["degraded"] is not None
+        await post(f"users/mei/sessions/{session}/jobs", {"job_type": "full_consolidation"})
+        hook = await post("webhooks", {"url": receiver.url})
+        await post(f"webhooks/{hook['endpoint']['id']}/ping", {})
+        assert (await post("users/mei/tools/look_up/call", {"params": {}}))["status"] == "succeeded"
+    await pool.execute(
+        "INSERT INTO memories (app_name, user_id, content, initial_score, created_at, last_accessed_at)"
+        " VALUES ('shop', 'mei', 'forgotten', 0.1, now() - interval '2 years', now() - interval '2 years')"
+    )
+    # As the first failure of a model leaves it, closed again.
+    await pool.execute("INSERT INTO call_breakers (name) VALUES ('answers') ON CONFLICT DO NOTHING")
+    # The fault that is scripted next is meant for a search.
+    unfinished = "SELECT NOT EXISTS (SELECT FROM consolidation_jobs WHERE status NOT IN ('completed', 'failed'))"
+    await until(lambda: pool.fetchval(unfinished), "jobs have ended")
+
+
+async def add_up(prometheus: Prometheus, pool: asyncpg.Pool) -> None:
+    """What the counters say is what the database has."""
+    for counted, held in (
+        (
+            'sum(memories_stored_total{app="shop"})',
+            "SELECT count(*) FROM memories WHERE thread_id IS NOT NULL",
+        ),
+        ('sum(retention_memories_deleted_total{app="shop"})', "SELECT count(*) FROM memories_archive"),
+    ):
+
+        async def agree(counted: str = counted, held: str = held) -> bool:
+            found = prometheus.get("query", query=counted)["result"]
+            number: int = await pool.fetchval(held)
+            return number > 0 and bool(found) and float(found[0]["value"][1]) == number
+
+        await until(agree, counted)
+    moved = ("database_commit_duration_seconds_count", "queue_pool_connections", "database_pool_connections")
+    for name in moved:
+        (found,) = prometheus.get("query", query=f"sum({name})")["result"]
+        assert float(found["value"][1]) > 0, name
