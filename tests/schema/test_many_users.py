@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import asyncpg
 
+from hippocampus.context_assembler import ContextAssembler
+from hippocampus.profile import read_profile
+from hippocampus.search import MemorySearch
 from pulse import database
+from pulse.events import Event
 from pulse.postgres.statements import load_queries
+from pulse.session_service import OpenSessionService
 from workers.migrate import check_schema
 
 USERS = 10_000
 #: A scan of all threads of so many users reads 350.
 PAGES_MAX = 120
+#: A window of one user reads 108.
+USER_PAGES_MAX = 200
 DAY = datetime.timedelta(days=1)
 UPKEEP = load_queries("workers.queue", "upkeep.sql")
 #: Of the statements of upkeep that take any.
@@ -85,8 +93,16 @@ SELECT id, 'fast_replay', 'completed', 1, now() FROM t
 """
 
 
-async def test_users_add_rows_and_nothing_else(pool: asyncpg.Pool) -> None:
-    """The catalogue stays as it is, and so do the pages that upkeep and gauges read where there is nothing to do."""
+#: The pages that this session has read of tables with users' rows, and of their indexes.
+PAGES_READ = """
+SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit + idx_blks_read, 0))::bigint
+FROM pg_statio_user_tables WHERE relname IN (SELECT table_name FROM moved_tables())
+"""
+
+
+async def test_users_add_rows_and_nothing_else(dsn: str, pool: asyncpg.Pool) -> None:
+    """The catalogue stays as it is, and so do the pages that upkeep and gauges read where there is nothing to do, and
+    those that a user's appends, searches and context windows read."""
     catalogue = "SELECT count(*) FROM pg_class"
     before = await pool.fetchval(catalogue)
     async with pool.acquire() as connection:
@@ -104,6 +120,32 @@ async def test_users_add_rows_and_nothing_else(pool: asyncpg.Pool) -> None:
             pages = plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
             assert pages < PAGES_MAX, (name, pages)
     assert await pool.fetchval("SELECT count(*) FROM procrastinate_jobs") == 0, "there was nothing to do"
+    async with await database.create_pool(dsn, min_size=1, max_size=1) as alone:
+        sessions, search, assembler = OpenSessionService(alone), MemorySearch(alone), ContextAssembler(alone)
+        user: dict[str, Any] = {"app_name": "app", "user_id": "u5000"}
+        vector: dict[str, Any] = {"query_embedding": [1.0, 2.0, 3.0], "embedding_model": "m"}
+        tea = Event(author="user", content={"text": "I like green tea"})
+        acts: dict[str, Callable[[], Awaitable[Any]]] = {
+            "append": lambda: sessions.append("app", "u5000", "s", [tea]),
+            "read": lambda: sessions.get_session("app", "u5000", "s"),
+            "search": lambda: search.search(**user, query="tea", **vector),
+            "window": lambda: assembler.assemble(**user, session_id="s", query="tea", max_tokens=2000, **vector),
+            "profile": lambda: read_profile(alone, **user),
+        }
+        for name, act in acts.items():
+            await act()
+            before = await pages_read(alone)
+            await act()
+            read = await pages_read(alone) - before
+            assert 0 < read < USER_PAGES_MAX, (name, read)
+        await sessions.close()
+
+
+async def pages_read(pool: asyncpg.Pool) -> int:
+    """Of a pool with one connection: another would report later what it has read."""
+    await pool.execute("SELECT pg_stat_force_next_flush()")
+    await pool.execute("SELECT pg_stat_clear_snapshot()")
+    return int(await pool.fetchval(PAGES_READ))
 
 
 async def test_the_check_at_the_start_of_a_process_reads_no_row_of_a_user(dsn: str) -> None:
