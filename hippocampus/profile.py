@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 from uuid import UUID
 
 from hippocampus.errors import BY_SQLSTATE
-from hippocampus.facts.elements import base_of, value_text
+from hippocampus.facts.elements import base_of, is_statement, value_text
 from hippocampus.names import check_app_name, check_count, check_name, check_word, check_zones
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import count_tokens
@@ -149,23 +149,29 @@ class _Value(NamedTuple):
 
 
 def _fact_lines(rows: Sequence[asyncpg.Record]) -> Iterator[ProfileLine]:
-    """Yield a line for each key, in the order of the first of its values; the values of a collection together."""
-    groups: dict[tuple[ProfileKind, str, bool], list[_Value]] = {}
-    names: dict[tuple[ProfileKind, str, bool], str] = {}
+    """Yield a line for each key, in the order of the first of its values; the values of a collection together.
+
+    A value that is a statement ('is allergic to peanuts') says what its key would say, and is written without it.
+    """
+    groups: dict[tuple[ProfileKind, str, bool, bool], list[_Value]] = {}
+    names: dict[tuple[ProfileKind, str, bool, bool], str] = {}
     for row in rows:
         if row["source"] != "fact":
             continue
-        group = (row["kind"], row["collection"] or f"={row['key']}", row["is_standing"])
+        value = unescape(row["value"])
+        group = (row["kind"], row["collection"] or f"={row['key']}", row["is_standing"], is_statement(value))
         names.setdefault(group, (row["collection"] and base_of(row["key"])) or row["key"])
-        said = value_text(unescape(row["value"]))
+        said = value_text(value)
         groups.setdefault(group, []).append(_Value(_line(said), row["id"], row["since"]))
     for group, values in groups.items():
-        kind, _, is_standing = group
+        kind, _, is_standing, is_said = group
         for start in range(0, len(values), _VALUES_MAX):
             some = values[start : start + _VALUES_MAX]
             yield ProfileLine(
                 kind=kind,
-                text=f"{_line(names[group])}: {', '.join(each.text for each in some)}",
+                text="; ".join(each.text for each in some)
+                if is_said
+                else f"{_line(names[group])}: {', '.join(each.text for each in some)}",
                 ids=tuple(each.id for each in some),
                 since=max((each.since for each in some if each.since is not None), default=None),
                 is_standing=is_standing,

@@ -95,6 +95,11 @@ def fact_text(key: str, value: Any) -> str:
     return clean_text(key if value is None else f"{key}: {value_text(value, is_rule='rule' in key.split(':'))}")
 
 
+def is_statement(value: Any) -> bool:
+    """Return whether a fact's value is a statement about a person: ``{"text": "likes chess", "subject": "Ann"}``."""
+    return isinstance(value, dict) and isinstance(value.get("text"), str)
+
+
 def value_text(value: Any, *, is_rule: bool = False) -> str:
     """Return a fact's value as it is searched: plain text for a text or a statement about a person, else JSON.
 
@@ -103,7 +108,7 @@ def value_text(value: Any, *, is_rule: bool = False) -> str:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
+    if is_statement(value):
         subject = value.get("subject", "user")
         return value["text"] if subject == "user" else f"{subject}{':' if is_rule else ''} {value['text']}"
     return json.dumps(value, ensure_ascii=False)

@@ -44,6 +44,8 @@ async def test_it_is_what_holds_now_and_leads_to_its_sources(memory: Hippocampus
     page = await memory.profile(USER)
     assert "Lisbon" in page.text
     assert "Porto" not in page.text
+    # A statement says what its key would say.
+    assert "- is allergic to peanuts\n" in page.text
     assert page.text.index("## Rules") < page.text.index("## About the user")
     for line in page.lines:
         for each in line.ids:
