@@ -36,7 +36,7 @@ from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
-from pulse import collecting
+from pulse import gc_pause
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
@@ -272,7 +272,7 @@ class ContextAssembler:
         )
         if language is None:
             language = language_of_rows(rows, text)
-        with collecting.paused():
+        with gc_pause.paused():
             rows = in_order(rows, text)
         ranked = await self._reranking.order(
             self._pool, app_name, text, matched(rows), lambda row: str(row["content"])[:CHARACTERS_MAX]
@@ -290,7 +290,7 @@ class ContextAssembler:
             ranked.failure,
             asked.tzinfo,
         )
-        with collecting.paused():
+        with gc_pause.paused():
             found_rows = [*(ranked.results if ranked.is_reranked else ()), *rows]
             candidates = read_candidates(found_rows, language, found.zone)
         return candidates, rows[0]["instructions"] or [], found
@@ -358,7 +358,7 @@ class ContextAssembler:
         packer = pack if earlier is None else partial(pack_stable, earlier=earlier)
 
         def packed(tokens: int) -> ContextWindow:
-            with collecting.paused():
+            with gc_pause.paused():
                 return packer(
                     candidates,
                     max_tokens=tokens,

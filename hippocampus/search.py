@@ -18,7 +18,7 @@ import structlog
 from hippocampus.errors import BY_SQLSTATE, EmbeddingDimensionError, ProviderError
 from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones, moment_asked
-from hippocampus.providers.chunking import normalise
+from hippocampus.providers.embedding_chunks import normalise
 from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
 from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.text.time_cues import time_cues

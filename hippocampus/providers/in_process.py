@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from hippocampus.errors import MissingLibraryError, PermanentProviderError, TransientProviderError
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
 from hippocampus.records import Vector

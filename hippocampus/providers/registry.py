@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from hippocampus.errors import MissingLibraryError
-from hippocampus.providers.chunking import CHUNK_TOKENS_MAX, EmbeddingLimits
+from hippocampus.providers.embedding_chunks import CHUNK_TOKENS_MAX, EmbeddingLimits
 from hippocampus.providers.protocols import ModelReranker
 from pulse.extras import install_command
 

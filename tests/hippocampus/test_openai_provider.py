@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hippocampus import errors
 from hippocampus.providers import features, http_faults
 from hippocampus.providers.calls import CallRecord
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.extraction import REFLECTION_SCHEMA
 from hippocampus.providers.features import Features
 from hippocampus.providers.generation import strict_schema

@@ -13,9 +13,9 @@ from pulse.runs.agents import Agent, AgentRunner, echo
 from pulse.runs.intake import RunIntake
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
+from pulse.streams.check_signal import StreamTests
 from pulse.streams.deltas import PgDeltaCarrier
 from pulse.streams.run_streams import RunStreams
-from pulse.streams.test_signal import StreamTests
 from pulse.streams.thread_streams import ThreadStreams
 from pulse.tickets import TicketService
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from pulse import collecting
+from pulse import gc_pause
 
 _REQUEST_BYTES_MAX = 1 << 20
 _REPLY_BYTES_MAX = 1 << 10
@@ -215,7 +215,7 @@ def _serve(control: socket.socket, preload: Sequence[str], main: Main) -> NoRetu
         handlers = {number: _as_started(number) for number in _ENDING}
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
-        with collecting.paused():
+        with gc_pause.paused():
             for module in preload:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(module)

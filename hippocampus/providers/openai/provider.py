@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hippocampus.errors import PermanentProviderError
 from hippocampus.providers import registry
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Said, Sleep
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.features import Features
 from hippocampus.providers.generation import (
     Answer,
