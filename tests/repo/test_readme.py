@@ -79,9 +79,14 @@ async def test_what_follows_the_first_lines_of_code_is_true(dsn: str, pool: asyn
         answer = await called("ask")
         assert (answer.answered_by, "peanuts" in answer.text) == ("passages", True)
         assert (await called("profile")).lines == ()
-        row = await pool.fetchrow("SELECT fast_idle_seconds, deep_idle_seconds FROM app_policies WHERE app_name = '*'")
-        assert tuple(seconds // 60 for seconds in row or ()) == (2, 30)
-        assert "idle for 2 minutes, and facts after 30" in README
+        policy = await pool.fetchrow("SELECT * FROM app_policy('*')")
+        assert policy is not None
+        fast, deep = policy["fast_idle_seconds"] // 60, policy["deep_idle_seconds"] // 60
+        assert (
+            f"a summary after {policy['fast_events']} events or {policy['fast_tokens']:,} tokens, or when the session has"
+            f" been idle for {fast} minutes, and extract facts after {policy['deep_tokens']:,} tokens, or when it has been"
+            f" idle for {deep} minutes"
+        ) in README
         await called("finalize_session")
         assert await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
         assert "peanuts" in (await called("profile")).lines[0].text
