@@ -2303,7 +2303,7 @@ export interface paths {
         };
         /**
          * List apps
-         * @description List the apps that have sessions or memories, by name. Needs a key of every app.
+         * @description List the apps that have sessions or memories, by name. Needs an all-apps key.
          *
          *     Needs a key with the role `read`.
          */
@@ -6994,7 +6994,7 @@ export interface components {
         };
         /**
          * SourceInput
-         * @description An OpenAPI document, or the address of an MCP server. Credentials need a key of every app.
+         * @description An OpenAPI document, or the address of an MCP server. Credentials need an all-apps key.
          * @example {
          *       "openapi_url": "https://example.org/openapi.json"
          *     }

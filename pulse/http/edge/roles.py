@@ -1,7 +1,7 @@
 """Authorization: the role that a call needs, in the app that it names. `check_role` checks it for every route.
 
 Every route declares its role: ``dependencies=[require("read")]``. A call with an app's key must name that app: in the
-path, or else in the query or the header X-App-Name. A route that names no app needs a key of every app. In the same
+path, or else in the query or the header X-App-Name. A route that names no app needs an all-apps key. In the same
 way, a call with a user's key must name that user, and a route that names no user needs a key of every user. The check
 comes before any lookup, so that a refusal does not reveal what exists.
 """
