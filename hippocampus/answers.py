@@ -46,7 +46,7 @@ QUESTION_LENGTH_MAX = 4_000
 WINDOW_TOKENS, WINDOW_TOKENS_MIN, WINDOW_TOKENS_MAX = 4_000, 100, 200_000
 ANSWER_TOKENS, ANSWER_TOKENS_MIN, ANSWER_TOKENS_MAX = 400, 50, 8_000
 ANSWER_SECONDS, ANSWER_SECONDS_MIN, ANSWER_SECONDS_MAX = 60.0, 0.001, 600.0
-#: Of the text of a citation.
+#: How much a citation shows of its text.
 _CITED_CHARACTERS_MAX = 2_000
 #: Without a model: how many items answer, and the least relevance of one.
 _PASSAGES_MAX = 5

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
-#: Of a stable window: turns of other sessions.
+#: A stable window takes one turn of other sessions per this many tokens of its budget, and at most this many.
 EARLIER_TOKENS, EARLIER_MAX = 10, 2000
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4

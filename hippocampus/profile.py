@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ProfileKind: TypeAlias = Literal["instruction", "rule", "profile", "preference", "custom", "insight"]
 
 PROFILE_TOKENS, PROFILE_TOKENS_MIN, PROFILE_TOKENS_MAX = 600, 20, 20_000
-#: Of the page, what facts take before insights.
+#: The part of the page that facts take before insights.
 _FACT_PART = 0.7
 _FACTS_MAX, _INSIGHTS_MAX, _INSTRUCTIONS_MAX = 500, 50, 50
 #: Values of a collection on one line, and the characters of one text.

@@ -123,7 +123,7 @@ _CARD = re.compile(
 )
 _PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
-# Of a key that was cut short: its lines, also as JSON or a shell writes line ends.
+# The lines of a key that was cut short, also with line ends as JSON or a shell writes them.
 _PEM_BODY = re.compile(r"(?:[A-Za-z0-9+/=\s]|\\n|\\r|(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,100}+)*+", re.ASCII)
 _DIGITS = re.compile(r"\d{4}", re.ASCII)
 _SECRET_NAMES: Final = frozenset(

@@ -14,7 +14,7 @@ import httpx
 
 from hippocampus.client.errors import ConnectionFailedError, problem_of
 
-#: Of one attempt.
+#: The time limit of one attempt.
 TIMEOUT_SECONDS = 30.0
 #: Attempts at a safe call, the first included.
 ATTEMPTS_MAX = 4

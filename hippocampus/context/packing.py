@@ -48,7 +48,7 @@ CUT_TOKENS_MIN = 16
 
 #: Where turns match, the parts of the budget that others take before them.
 _PARTS: Mapping[ContextType, float] = {"history": 0.08, "memory": 0.04, "fact": 0.05}
-#: Of it, memories and facts that hardly match: the newest summaries, the most certain facts.
+#: The part of it for memories and facts that hardly match: the newest summaries, the most certain facts.
 _KNOWN_PART = 0.25
 #: The least relevance of what is more than merely known.
 _RELEVANT = 0.5
@@ -206,7 +206,7 @@ class _Packing:
         self._lines: dict[tuple[ContextType, int | None], _Line] = {}  # by position
         self._repeats: set[tuple[ContextType, int]] = set()
         self._contents: set[str] = set()
-        # Of what was taken: the sections, their passages, and the years of these, which are in the order of time.
+        # The sections of what was taken, their passages, and the years of these, which are in the order of time.
         self._sections: set[Section] = set()
         self._passages: set[tuple[Section, object]] = set()
         self._years: set[tuple[Section, int | None]] = set()

@@ -31,7 +31,7 @@ CHUNKERS: tuple[Chunker, ...] = get_args(Chunker)
 TOKENS_MIN, TOKENS_MAX = 16, 4_096
 #: Chunks of one document, at most.
 CHUNKS_MAX = 20_000
-#: Of a title and headings in front of a chunk.
+#: Characters of the title and headings in front of a chunk.
 _LABEL_MAX = 500
 _HEADING_MAX = 200
 

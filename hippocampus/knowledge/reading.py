@@ -24,7 +24,7 @@ from pulse.postgres.json_values import clean_text
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import Limits, SandboxRequest
 
-#: Of a file, and the time for reading one.
+#: The size of a file, and the time for reading one.
 BYTES_MAX = 50 << 20
 SECONDS_MAX = 30.0
 TEXT_MAX = readers.TEXT_MAX

@@ -62,7 +62,7 @@ CALLS_PER_STEP_MAX = 32
 #: Beyond these a model's calls are noise: they are not stored.
 CALLS_STORED_MAX = 128
 HISTORY_MAX = 1000
-#: Of one run that is executed here: a request to cancel it is seen so soon.
+#: The interval for a run that is executed here: a request to cancel it is seen within this time.
 _HEARTBEAT_SECONDS = 0.5
 _NOT_MADE = "the process was lost before it made this call: ask for it again if it is still needed"
 _UNKNOWN = "the process that made this call was lost: it may have happened; check before you repeat it"
@@ -218,11 +218,11 @@ class AgentExecutor:
         if run.error_code == "answer_cut" and not result.answer:
             result.answer, _ = await runs.ending(run)
         if run.status is RunStatus.COMPLETED and not (result.answer or result.interrupts):
-            # Of an agent of its own, or of a run that had ended before.
+            # The agent is another one, or the run had ended before.
             result.answer, end = await runs.ending(run)
             result.interrupts = list(end.get("interrupts") or ()) if isinstance(end, Mapping) else []
             if not (result.answer or result.interrupts):
-                # Of a run that was lost once its answer was stored.
+                # An earlier run was lost after its answer was stored.
                 result.answer = _last_answer(await runs.history(run, limit=HISTORY_MAX))
         _end(result, run)
         return result

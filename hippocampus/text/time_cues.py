@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hippocampus.text import holidays
 from hippocampus.text.times import TimeSpan, read_times
 
-#: Of a query that asks for nothing but a time, such as 'What happened on 16 May?', where words tell little.
+#: The weight of times in a query that asks for nothing else, such as 'What happened on 16 May?': its words tell little.
 TIME_ALONE_WEIGHT = 6.0
 #: What is said in a long span is less likely to be what is asked for than what speaks of it.
 _WIDE = 0.6
@@ -27,7 +27,7 @@ _AFTER = timedelta(days=3)
 _LONGEST_WITH_AFTER = timedelta(days=93)
 #: How far back 'ago' is looked for, by unit; 'in two days' as far ahead, except years.
 _DAYS_MAX, _WEEKS_MAX, _MONTHS_MAX, _YEARS_MAX = 14, 8, 12, 20
-#: Of an expression that leads there only roughly, or that often means something else.
+#: The weight of an expression that leads there only roughly, or that often means something else.
 _VAGUE = 0.5
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
@@ -93,7 +93,7 @@ def time_cues(query: str, now: datetime) -> list[TimeCue]:
     spans, rest = read_times(query, now)
     if not spans:
         return []
-    # Of a date without a year, what is said of it from other days is looked for in the latest years.
+    # If a date has no year, turns of other days that refer to it are only looked for in the latest years.
     cues = [
         cue
         for span in spans

@@ -286,7 +286,10 @@ def _months_spans(year: int | None, first: int, last_year: int | None, last: int
 
 
 def _holiday_spans(name: str, year: int | None, which: str | None, now: datetime) -> _Ranges:
-    """Of the year, or of any; 'last Christmas' is the one that began last, 'next Christmas' the coming one."""
+    """Return a holiday's spans in one year, or in any.
+
+    'Last Christmas' is the one that began last, 'next Christmas' the coming one.
+    """
     spans = []
     for each in _years(year, now):
         # A year that the table of the Chinese calendar does not have.

@@ -129,7 +129,7 @@ class GivenMemories:
         check_owner(app_name, user_id)
         if len(memories) > MEMORIES_MAX:
             raise InvalidInputError(f"give at most {MEMORIES_MAX} memories at once, not {len(memories)}: split them")
-        # Of two with one name the later counts; a statement can't write a row twice.
+        # If two have one name, the later counts; a statement can't write a row twice.
         rows = {row[0]: row for row in (memory_row(app_name, user_id, each) for each in memories)}
         if not rows:
             return 0

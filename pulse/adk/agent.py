@@ -46,7 +46,7 @@ from pulse.runs.agents import AgentError, RunContext, SettleCalls
 from pulse.session_key import SessionKey
 from pulse.tracing.manager import current_tracing
 
-#: Of the newest messages, those that end where their run was lost are looked for.
+#: How many of the newest messages are checked for ones that end where their run was lost.
 _CUT_MAX = 100
 _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 

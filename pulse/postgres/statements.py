@@ -286,7 +286,7 @@ def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]
             f"PostgreSQL cannot hold {argument}: a text with U+0000 or a lone surrogate, or a number out of range;"
             " nothing was changed"
         )
-    # Of the errors of this SQLSTATE, only that of a B-tree names an index.
+    # Among the errors with this SQLSTATE, only that of a B-tree names an index.
     if sqlstate == _PROGRAM_LIMIT_EXCEEDED and error.constraint_name is not None:
         # Each name is within its own bound; with four bytes a character they may still be too long together.
         return InvalidInputError(

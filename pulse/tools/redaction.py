@@ -15,7 +15,7 @@ STORED_BYTES_MAX = 16_384
 HIDDEN = "[redacted]"
 _SECRET_LENGTH_MIN = 6
 _DEPTH_MAX = 100
-#: Of a text that is cut: longer than most secrets.
+#: How far a text is read beyond where it is cut: longer than most secrets.
 _CUT_MARGIN = 512
 
 #: Not `max_tokens`, `tokens_used` or `next_page_token`.

@@ -125,7 +125,7 @@ class _Call:
     run_id: uuid.UUID | None
     tool_call_id: str
     idempotency_key: str
-    #: Of its tool, once that was found.
+    #: The kind of its tool, once the tool was found.
     kind: str = "unknown"
     roles: Collection[str] = ()
     agent: str | None = None

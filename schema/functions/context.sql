@@ -98,7 +98,7 @@ BEGIN
         RETURN false;
     END IF;
     v_own := ARRAY(SELECT unnest(v_value) EXCEPT SELECT unnest(telling_terms(v_held)));
-    -- Of pairs, those that have no character of what holds now: of '住在北京' before '住在上海' that is '北京'.
+    -- Only the pairs without a character of the current value: from '住在北京' before '住在上海' that is '北京'.
     v_own := coalesce(nullif(ARRAY(SELECT o.term FROM unnest(v_own) AS o (term)
                                    WHERE NOT is_cjk(left(o.term, 1)) OR v_held !~ ('[' || o.term || ']')), '{}'),
                       nullif(v_own, '{}'), v_value);

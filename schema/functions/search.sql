@@ -1090,8 +1090,8 @@ BEGIN
     ), in_runs AS (
         SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (
-        -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
-        -- two on either side, 0.5 and 0.6 per step. Elements of one array cost less than as many window functions.
+        -- Among the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of the vectors,
+        -- two on either side count, 0.5 and 0.6 per step. Elements of one array cost less than as many window functions.
         SELECT d.n, d.length, d.document,
                0.75::float8 * coalesce(d.lengths[d.k - 1], 0) + 0.5625::float8 * coalesce(d.lengths[d.k - 2], 0)
                + 0.4219::float8 * coalesce(d.lengths[d.k - 3], 0) + 0.3164::float8 * coalesce(d.lengths[d.k - 4], 0)

@@ -260,7 +260,7 @@ class TestEmbeddings:
         assert embedder.model == "text-embedding-3-small@1536"
 
     async def test_vectors_keep_the_size_of_the_first_ones(self, fake: FakeOpenAI, embed: Any) -> None:
-        """Of a model whose size nobody said: it is known from then on, and a reply of another size is refused."""
+        """The first vectors of a model give its size; a reply of another size is then refused."""
         embedder = embed()
         assert embedder.size is None
         fake.script("vector_dimension")

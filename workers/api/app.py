@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
     from workers.telemetry.writer_metrics import WriterMetrics
 
-#: Of the API, not of the program: a breaking change gets a new prefix.
+#: The version of the API, not of the program: a breaking change gets a new prefix.
 API_VERSION = "1"
 _CORS_REQUEST_HEADERS = (
     "Authorization Content-Type If-Match If-None-Match Last-Event-ID X-App-Name X-User-Id X-Request-Id"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # When a process shuts down: to store the last events of its runs, and to send them to their followers.
 _ENDING_SECONDS = 1.0
 _SENDING_SECONDS = 0.5
-#: Of both together, after the runs were given time to end by themselves.
+#: Both together, after the runs were given time to end by themselves.
 END_SECONDS_MAX = _ENDING_SECONDS + _SENDING_SECONDS
 
 

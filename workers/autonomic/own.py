@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: By which the permissions of a tool name the autonomic layer.
 TOOL_AGENT = "pulse"
-#: Of one measurement, or of one execution.
+#: Calls of tools in one measurement, or in one execution.
 CALLS_MAX = 8
 MEASURES_MAX = 32
 INTERVAL_SECONDS_DEFAULT = 60

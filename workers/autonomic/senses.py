@@ -35,7 +35,7 @@ NETWORK_SECONDS_MAX = 1.5
 #: Senses that begin within so many seconds of each other share a survey.
 SURVEY_SECONDS = 1.0
 SLOW_MS = 15_000
-#: Of a machine with memory and disks below `FREE_PERCENT`, where no process waits for memory.
+#: The interval for a machine whose memory and disks are below `FREE_PERCENT`, and where no process waits for memory.
 CALM_MS = 10_000
 #: The size of a database is read from its thousand files: seldom.
 SIZE_SECONDS = 60.0

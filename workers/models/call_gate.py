@@ -49,7 +49,7 @@ PROBE_MARGIN_SECONDS = 5.0
 PENALTY_SECONDS = 2.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
-#: Of the time that a search gives its reranker, the part of this wait: most of the rest is the call's.
+#: The part that this wait may take of the time that a search gives its reranker: the call needs most of the rest.
 _RERANK_WAIT_PART = 0.05
 REPORT_SECONDS_MAX = 2.0
 #: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.

@@ -40,7 +40,7 @@ FENCE_ATTEMPTS_MAX = 10
 PURGE_ROWS = 5_000
 #: Tables that only grow: their rows are deleted with their sessions alone.
 _GROWING = frozenset({"events", "messages"})
-#: Of the queue's jobs, which stay: the target makes its own.
+#: The column that refers to the queue's jobs, which stay: the target makes its own.
 _NOT_COPIED = "procrastinate_job_id"
 #: By them the former cell still knows the app's callers, and directs them to its new cell; they allow nothing there.
 _KEPT = frozenset({"api_keys"})

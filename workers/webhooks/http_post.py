@@ -54,7 +54,7 @@ async def post(
     except addresses.RefusedAddressError:
         return Answer(error_code="refused_address")
     except OSError:
-        # Of the lookup: httpx has errors of its own.
+        # The lookup failed; httpx raises its own errors.
         return Answer(error_code="name")
     except httpx.TimeoutException:
         return Answer(error_code="timeout")

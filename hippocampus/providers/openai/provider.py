@@ -54,7 +54,7 @@ _FIRST: Features = frozenset({"json_schema", "schema_bounds", "temperature"})
 #: What the API accepts in one call; servers of others may accept less.
 _TEXTS_PER_CALL_MAX = 2048
 
-#: Of one vector of 4,096 numbers as JSON, generously.
+#: The size of one vector of 4,096 numbers as JSON, generously.
 _VECTOR_BYTES_MAX = 128 * 1024
 
 _PROBE_TOKENS = 64
