@@ -576,7 +576,8 @@ class Hippocampus:
                 attempts += 1
                 if attempts >= _ATTEMPTS_MAX:
                     raise ConcurrencyConflictError(
-                        f"session {key.session_id!r}: other writers were first {attempts} times in a row; retry later"
+                        f"session {key.session_id!r}: lost the race to other writers {attempts} times in a row;"
+                        " retry later"
                     ) from error
                 COUNTS.conflict_retries += 1
                 await backoff.wait()

@@ -134,7 +134,7 @@ def checked_vectors(
         refuse_vectors(model, f"{len(vectors)} vectors came back for {expected} texts")
     sizes = {len(vector) for vector in vectors}
     if dimensions is None and len(sizes) > 1:
-        refuse_vectors(model, f"vectors of {sorted(sizes)} dimensions came back at once")
+        refuse_vectors(model, f"vectors of different dimensions {sorted(sizes)} came back in one call")
     if dimensions is not None and (wrong := sizes - {dimensions}):
         refuse_vectors(model, f"vectors of {sorted(wrong)} dimensions came back, not of {dimensions}")
     if max(sizes, default=0) > DIMENSIONS_MAX:

@@ -264,7 +264,7 @@ class TestEmbeddings:
         embedder = embed()
         assert embedder.size is None
         fake.script("vector_dimension")
-        with pytest.raises(errors.MalformedReplyError, match=r"vectors of \[768, 1536\] dimensions came back at once"):
+        with pytest.raises(errors.MalformedReplyError, match=r"dimensions \[768, 1536\] came back in one call"):
             await embedder.embed(["hello", "there"], "document")
         await embedder.embed(["hello"], "query")
         assert embedder.size == 1536
