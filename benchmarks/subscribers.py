@@ -59,7 +59,7 @@ class Subscribers:
                 self._read()
 
     def read(self, frames: int) -> None:
-        """Read until so many frames have arrived, or none for a while."""
+        """Read until this many frames have arrived, or none for a while."""
         while self._frames < frames and self._read():
             pass
 

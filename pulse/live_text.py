@@ -27,7 +27,7 @@ Kind: TypeAlias = Literal["text", "thought", "act"]
 
 #: Pieces within this time are pushed together.
 COALESCE_SECONDS = 0.04
-#: The writer waits once more characters than this are not pushed yet.
+#: Above this many unpushed characters, `push` waits.
 _WAITING_MAX = 65_536
 _CLOSE_SECONDS = 2.0
 

@@ -1,7 +1,7 @@
 """Secrets in what users and agents write: found, and masked or refused, before anything is stored.
 
 An app's policy decides (`redaction`: ``off``, ``mask`` or ``refuse``). The statement gateway applies it to the
-arguments that a statement declares, so that nothing is stored on a way of its own. `SecretRedactor` is the default; a
+arguments that a statement declares, so that nothing bypasses it. `SecretRedactor` is the default; a
 process may use another by `use_redactor`, or by HIPPOCAMPUS_REDACTOR.
 
 What was found is counted by kind, and is never logged: neither is its length nor a hash of it.
@@ -26,7 +26,7 @@ RedactionObserver: TypeAlias = Callable[[str, str, int], None]
 
 Given = TypeVar("Given")
 
-#: A secret of a JSON member is at most so long to be found by the member's name alone.
+#: The greatest length of a JSON member's secret that is found by the member's name alone.
 _NAMED_LENGTH_MAX: Final = 4096
 _DEPTH_MAX: Final = 250
 #: Read beyond a cut: longer than most secrets. Of a private key the rest is found without its end.

@@ -75,7 +75,7 @@ SELECT (SELECT count(*)::integer FROM consolidation_jobs WHERE status = 'failed'
        (SELECT max(oldest_seconds) FROM queue_ages()) AS oldest_seconds
 
 -- name: clocks
--- Live processes whose clock is off by more than so many seconds, seen within so many: the worst first.
+-- Live processes whose clock is off by more than this many seconds, and that were seen within this many: the worst first.
 SELECT role, host, clock_ahead_seconds FROM metrics_targets
 WHERE abs(clock_ahead_seconds) > $1 AND seen_at > now() - make_interval(secs => $2)
 ORDER BY abs(clock_ahead_seconds) DESC LIMIT 5

@@ -4,7 +4,8 @@ The budget is that of the written text: headers and blank lines count. What is p
 
 1. the system prompt, whole;
 2. the newest turns of the session, taken backwards without a gap; a newest turn that is too long is cut;
-3. standing facts (allergies, diets, rules), in at most half of what the system prompt leaves, which 2 leaves them;
+3. standing facts (allergies, diets, rules), in at most half of what the system prompt leaves; step 2 keeps that room
+   free;
 4. memories and facts, as much as they earn: see `_caps`;
 5. parts of documents, if any are given, within their share;
 6. turns of any session that match the query, the best first, a question with its answer;
@@ -54,15 +55,15 @@ _KNOWN_PART = 0.25
 _RELEVANT = 0.5
 #: Standing facts take at most this part of what the system prompt leaves.
 _STANDING_PART = 0.5
-#: Turns that match best, whose question or answer beside them is taken as well, up to so many tokens.
+#: This many of the best matching turns are taken with the question or answer beside them, if that is short.
 _BESIDE_RANK = 8
 _BESIDE_TOKENS = 60
 #: In a stable window, what the query picks, and by how much the session grows before earlier conversations make room.
 _PICKED_PART = 0.125
 _STABLE_STEP = 0.125
-#: A history of which the oldest turns are left out begins at a multiple of so many.
+#: A history of which the oldest turns are left out begins at a multiple of this many.
 _STABLE_TURNS = 16
-#: A turn that says little ranks so much further down.
+#: A turn that says little ranks further down by this factor.
 _SMALL_TALK_RANK = 1.5
 #: What may be left unused so that the history begins with the same turn for several turns.
 _ALIGNMENT_PART = 0.04

@@ -1,6 +1,6 @@
 """Chunkers: a document's text as pieces that are searched and embedded one by one, with their exact positions.
 
-    fixed        windows of so many tokens, each beginning inside of the one before
+    fixed        windows of this many tokens, each beginning inside of the one before
     recursive    at the best break near the size: sections, paragraphs, lines, sentences, words
     sentence     whole sentences, up to the size
     structure    the sections of a Markdown text, or pages; one that is over the size is split recursively

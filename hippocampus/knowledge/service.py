@@ -389,7 +389,7 @@ class KnowledgeService:
             sources: only documents of these addresses.
             as_of: what was searched at that time. Superseded versions are kept for 30 days, by setting; documents that
                 were removed are not kept.
-            per_document: at most so many chunks of each document.
+            per_document: at most this many chunks of each document.
             fusion: ``minmax`` weighs normalised scores of words and vectors; ``rrf`` adds up reciprocal ranks.
             query_embedding: by the model that `embedding_model` names (default: the embedder's). None: it is made.
 

@@ -207,7 +207,7 @@ def clip_text(text: str, characters_max: int) -> str:
 
 
 def _clip_tokens(text: str, tokens_max: int) -> str:
-    """Return the longest beginning of a text that costs at most so many tokens, as `clip_text` ends it."""
+    """Return the longest beginning of a text that costs at most this many tokens, as `clip_text` ends it."""
     low, high = 1, len(text)
     while low < high:
         middle = (low + high + 1) // 2

@@ -118,7 +118,7 @@ class ListNamespaces(NamedTuple):
     """Namespaces with items, in order. In `prefix` and `suffix` the label ``*`` stands for any one label.
 
     Attributes:
-        depth: longer namespaces are cut to so many labels.
+        depth: longer namespaces are cut to this many labels.
     """
 
     prefixes: Sequence[Sequence[str]] = ()

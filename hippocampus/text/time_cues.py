@@ -327,7 +327,7 @@ def _ever(span: TimeSpan) -> tuple[datetime, datetime]:
 
 
 def _months_on(moment: datetime, months: int) -> datetime:
-    """The same day so many months later, or the last one of that month."""
+    """The same day this many months later, or the last one of that month."""
     place = moment.year * 12 + moment.month - 1 + months
     year, month = place // 12, place % 12 + 1
     return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
@@ -335,7 +335,7 @@ def _months_on(moment: datetime, months: int) -> datetime:
 
 @lru_cache(maxsize=256)
 def _ago(unit: str, number: int) -> tuple[str, ...]:
-    """The expressions for so many units ago."""
+    """The expressions for this many units ago."""
     words = []
     if number == 1:
         if unit != "day":
@@ -357,7 +357,7 @@ def _ago(unit: str, number: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _ahead(unit: str, number: int) -> tuple[tuple[str, float], ...]:
-    """The expressions for so many units from then, and what each counts."""
+    """The expressions for this many units from then, and what each counts."""
     count = f"('{_NUMBERS[number - 1]}' | '{number}')" if number <= len(_NUMBERS) else f"'{number}'"
     spoken = f"{count} <-> '{unit}'" + (f" | 'coupl' <2> '{unit}'" if number == 2 else "")
     words = [(f"!('{unit}' <-> 'ago' | ('last' | 'past') <-> {count}) & ({spoken}) & '{unit}'", _VAGUE)]

@@ -54,7 +54,7 @@ class Effect:
         kind: which executor does it.
         key: at which target. One effect per kind and key is open at a time.
         params: what the executor needs. No words of users: effects are kept for good.
-        cooldown_seconds: after its end, no equal kind and key until so many seconds later, 0 to 3,600.
+        cooldown_seconds: how long after its end no effect of the same kind and key follows, 0 to 3,600.
         survival: whether the package's own rules decided it. Rules of a release cannot set it.
         rule: which rule decided it; set by the chain.
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: How long a read waits for the replica, and between two looks at its position.
 WAIT_SECONDS = 0.1
 _POLL_SECONDS = 0.005
-#: How long a replica that failed, or was behind for so long, is left alone.
+#: How long a replica that failed, or was behind for as long as a wait lasts, is left alone.
 _PAUSE_SECONDS = 2.0
 _CONNECT_SECONDS_MAX = 3.0
 _STATEMENTS = Statements("pulse", "database.sql")

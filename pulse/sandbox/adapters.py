@@ -402,7 +402,7 @@ def _is_sound(result: SandboxResult) -> bool:
 
 
 def _cut(stdout: str, stderr: str, limit: int) -> tuple[str, str, bool]:
-    """Return both, of so many bytes together, and whether they had more."""
+    """Return both, cut to this many bytes together, and whether they had more."""
     written = [text.encode("utf-8", "replace") for text in (stdout, stderr)]
     if len(written[0]) + len(written[1]) <= limit:
         return stdout, stderr, False

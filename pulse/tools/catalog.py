@@ -42,7 +42,7 @@ from pulse.tools.schemas import SchemaCheck
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: The answer of a user's client is waited for so long.
+#: How long the answer of a user's client is waited for.
 CLIENT_SECONDS = 60.0
 LIST_LENGTH_MAX = 1000
 _DOWNLOAD_SECONDS = 30.0

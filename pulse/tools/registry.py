@@ -7,7 +7,8 @@
 
 A call is two statements: one before it, which checks that the tool is as this process knows it, reserves its rate, and
 commits a row; and one after it. No connection is held in between. A tool that changed meanwhile is read again first, so
-a change is in force for every call that begins after its commit; calls that run end on the version they began with.
+a change is in force for every call that begins after its commit; calls in progress finish on the version they started
+with.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ if TYPE_CHECKING:
     from pulse.sandbox.service import Sandbox
 
 CHANNEL = "agent_tools"
-#: A person's confirmation is waited for so long.
+#: How long a person's confirmation is waited for.
 CONFIRMATION_SECONDS = 86_400.0
-#: A list is read again after so long also where it is listened to: a notification may have been lost.
+#: A list is read again after this time even while it is listened to: a notification may have been lost.
 _POLL_SECONDS = 0.5
 #: Over a tool's own time limit, until its call counts as lost.
 _MARGIN_SECONDS = 30.0

@@ -179,7 +179,7 @@ AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' 
 
 -- The memories of a scope whose vectors are nearest: for scopes of many thousands. The model's index answers, or without
 -- one (see `vector_index_changes`) the scope's vectors do. An HNSW index does not reach every row: groups of like vectors
--- become islands, and a scan ends after so many tuples. If it finds fewer rows than requested, all rows of the scope are
+-- become islands, and a scan ends after this many tuples. If it finds fewer rows than requested, all rows of the scope are
 -- compared. A vector of zeros has no direction, and is not near to anything.
 CREATE OR REPLACE FUNCTION nearest_memories(
     p_app_name text, p_user_id text, p_embedding vector, p_embedding_model text, p_limit integer,

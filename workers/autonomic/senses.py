@@ -32,7 +32,7 @@ SHARED_MS = int(500 * HEARTBEAT_SECONDS)
 GAP_SECONDS = 2.5 * SHARED_MS / 1000
 SETTLING_SECONDS = HEARTBEAT_SECONDS + 5.0
 NETWORK_SECONDS_MAX = 1.5
-#: Senses that begin within so many seconds of each other share a survey.
+#: Senses that begin within this many seconds of each other share a survey.
 SURVEY_SECONDS = 1.0
 SLOW_MS = 15_000
 #: The interval for a machine whose memory and disks are below `FREE_PERCENT`, and where no process waits for memory.

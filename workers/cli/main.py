@@ -68,7 +68,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: A longer word is cut to so many characters in an error message.
+#: A longer word is cut to this many characters in an error message.
 WORD_CHARS_SHOWN = 80
 _LONG_WORD = re.compile(r"\S{200,}")
 #: Lone surrogates: how Python represents bytes that are not valid UTF-8.
