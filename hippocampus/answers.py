@@ -83,7 +83,7 @@ class Citation:
         id: of the memory, the fact or the turn.
         text: as it stands in the memory; at most 2,000 characters.
         session_id, sequence_nums: the turns that it is, or was extracted from; None and empty for what was given.
-        changed: what holds instead by now; '' if it ended without a successor, None if nothing has changed.
+        changed: what holds instead now; '' if it ended without a successor, None if nothing has changed.
     """
 
     source: CitedSource

@@ -126,7 +126,7 @@ class Hippocampus:
 
         Args:
             database: a URL (``postgresql://…``), a pool of `pulse.create_pool`, which stays the caller's to close, or
-                `pulse.Cells`: then the app's own cell is used, also after the app has moved.
+                `pulse.Cells`: then the app's own cell is used, even after the app has moved.
             app: the application that all sessions and memories belong to.
             language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches

@@ -57,7 +57,7 @@ async def enqueue_session(
 
 
 async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None) -> ConsolidationJob:
-    """Return a job, also an archived one.
+    """Return a job, archived or not.
 
     Args:
         app_name: only a job of this app.

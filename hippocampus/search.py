@@ -100,7 +100,7 @@ class SearchFilter:
         memory_types: only memories of these types, so neither facts nor messages.
         session_id: only what belongs to this session, or was extracted from it.
         since, until: the time of the conversation, `until` exclusive.
-        as_of, known_at: facts as they were true then, and as they were recorded by then; None: now.
+        as_of, known_at: facts as they were true at the first time, and recorded at the second; None: now.
         metadata: rows whose metadata contain this (JSONB containment); of a fact, those of a turn that it was extracted
             from.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.

@@ -10,7 +10,7 @@
     observe                         TOOL_CALL_RESULT
     step_start, step_end            STEP_STARTED, STEP_FINISHED
     custom, activity, subagent_…    CUSTOM, ACTIVITY_…, SUBAGENT_…: see `pulse.agui.wire`
-    any with a state delta          STATE_DELTA, also from another run or from none
+    any with a state delta          STATE_DELTA, from this run, another one or none
     complete, error, cancelled      open messages are closed; RUN_FINISHED or RUN_ERROR
     work_plan and the like          CUSTOM hippocampus:work_plan
     any other                       RAW

@@ -123,7 +123,7 @@ _CARD = re.compile(
 )
 _PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
-# The lines of a key that was cut short, also with line ends as JSON or a shell writes them.
+# The lines of a key that was cut short, with line ends as in text, in JSON or in a shell.
 _PEM_BODY = re.compile(r"(?:[A-Za-z0-9+/=\s]|\\n|\\r|(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,100}+)*+", re.ASCII)
 _DIGITS = re.compile(r"\d{4}", re.ASCII)
 _SECRET_NAMES: Final = frozenset(
@@ -228,7 +228,7 @@ def mask_secrets(text: str, mask: str) -> str:
 
 
 def mask_and_cut(text: str, limit: int, mask: str) -> str:
-    """Return at most `limit` characters of a text with masks, also in place of a secret that lies across the cut."""
+    """Return at most `limit` characters of a text with masks, one of them for a secret that lies across the cut."""
     head = text[: limit + _CUT_MARGIN]
     shown = mask_secrets(head, mask)
     if len(head) < len(text):

@@ -536,7 +536,7 @@ class _Packing:
         )
 
     def _cost(self, item: ContextItem, position: int | None = None, *, newer: ContextItem | None = None) -> int:
-        """What an item adds: its line; for the first of a section, passage or day, also what is around it.
+        """What an item adds: its line; for the first of a section, passage or day, what is around it too.
 
         Args:
             position: of a candidate, whose line is measured once.

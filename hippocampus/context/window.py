@@ -38,7 +38,7 @@ class ContextItem:
         relevance_score: 0 to 1.
         token_estimate: of the content, by the assembler's counter.
         metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns, its ``session_id`` and
-            ``occurred_at``; ``is_today`` of a turn of the session; ``changed``, what holds instead of it by now;
+            ``occurred_at``; ``is_today`` of a turn of the session; ``changed``, what holds instead of it now;
             ``truncated`` where something was cut off. Dates are written in the zone of ``occurred_at``.
     """
 

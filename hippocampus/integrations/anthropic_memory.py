@@ -309,7 +309,7 @@ def _read_path(given: str) -> Path:
 
 
 def _occurrences(text: str, wanted: str) -> Iterator[int]:
-    """Yield each place of a text, also those that overlap."""
+    """Yield each position of a text, overlapping ones included."""
     place = text.find(wanted)
     while place != -1:
         yield place

@@ -85,7 +85,7 @@ class HippocampusStore(BaseStore):
     memories, facts and turns that `Hippocampus` holds of a user: ``search((*MEMORIES, "ann"), query="…")``.
 
     The methods that begin with ``a`` use the object's pool, in its event loop. The others may be called from any
-    thread. If the object was made from a URL, they run in a thread of the store's own with connections of its own, also
+    thread. If the object was made from a URL, they run in a thread of the store with its own connections, even
     where an event loop runs, which they block; `close` ends it. If it was made from a pool, they run in the pool's
     loop, and raise `asyncio.InvalidStateError` there.
 

@@ -250,7 +250,7 @@ class KnowledgeService:
         return added
 
     async def ingest(self, document_id: UUID, *, will_retry: WillRetry = never) -> Ingested | None:
-        """Ingest what waits of a document, as a worker does; see `hippocampus.knowledge.ingest`."""
+        """Ingest the pending version of a document, as a worker does; see `hippocampus.knowledge.ingest`."""
         return await DocumentIngest(self._pool, self._embedder).run(document_id, will_retry=will_retry)
 
     async def documents(
@@ -450,7 +450,7 @@ class KnowledgeService:
                 raise InvalidInputError(
                     f"the documents are of app {self._app!r}, and the window is of {app_name!r}: use one app"
                 )
-            # Without an embedder: a query that has no vector by now has none.
+            # Without an embedder: a query that has no vector so far gets none.
             lean = KnowledgeService(self._pool, self._app)
             found = await lean.search(
                 query, user_id=user_id, roles=roles, corpora=corpora, limit=limit, query_embedding=vector,

@@ -122,7 +122,7 @@ class WebhookService:
 
         Args:
             url: https, or http for an address that the sender is allowed to reach in a private network.
-            event_types: of `EVENT_TYPES`; empty: every type, also of later versions.
+            event_types: of `EVENT_TYPES`; empty: every type, including those of later versions.
 
         Raises:
             InvalidInputError: an argument is out of its bounds; nothing was stored.

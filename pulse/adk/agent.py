@@ -299,7 +299,7 @@ class _StreamedTexts:
         return {_TYPES[kind]: live.message_id for kind, live in opened.items()}
 
     async def end(self) -> None:
-        """Drop the streamed messages that are stored by now."""
+        """Drop the streamed messages that have been stored."""
         stored, self._stored = self._stored, []
         for live in stored:
             live.abandon()

@@ -77,7 +77,7 @@ class Notifier:
         self._begin()
 
     async def close(self) -> None:
-        """Send what waits, unless the database does not answer: listeners find it by their poll. Idempotent."""
+        """Send what waits, unless the database does not answer: listeners then find it by polling. Idempotent."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
                 while self._waiting or self._shared or self._sending is not None:
@@ -113,7 +113,7 @@ class Notifier:
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
 
     def _begin_pause(self, sent: asyncio.Task[None]) -> None:
-        """Wait before the next notification, also after a task that was cancelled before it began."""
+        """Wait before the next notification, even if the last task was cancelled before it began."""
         self._sending = None
         self._pause = sent.get_loop().call_later(_PAUSE_SECONDS, self._start)
 

@@ -136,7 +136,7 @@ class OutboundClient:
 
         Raises:
             RefusedAddressError: the address may not be reached.
-            TooLargeError: the body is over `max_bytes`, also once decompressed.
+            TooLargeError: the body is over `max_bytes`, as sent or decompressed.
             TimeoutError: it took too long, as a whole.
             httpcore.ConnectError, ssl.SSLError, OSError: no connection; nothing was sent.
             httpcore.NetworkError, httpcore.ProtocolError: the connection broke, perhaps after the request was read.

@@ -52,7 +52,7 @@ class BoundedPool(Pool):
     a caller waits for one. It must not be used after the block.
 
     A cancelled statement waits until the server has ended it, which a server that hangs never does. A loop that ends
-    cancels every task, also the one in which the driver takes a connection back: if that had not begun yet, the
+    cancels every task, including the one in which the driver takes a connection back: if that had not begun yet, the
     connection would count as used for ever, and closing the pool would wait for it.
 
     After a failover, connections to the former primary may live on. A write that is refused as read-only has all of

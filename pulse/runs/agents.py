@@ -130,7 +130,7 @@ class RunContext:
         #: Called before each call of a model, by agents that know their calls; raises `AgentError` to refuse it.
         self.before_model_call: Callable[[], None] | None = None
         #: Called with the calls that a lost run left without a result, by agents that find them. An agent for which it
-        #: is set continues where a run was lost, also without a message.
+        #: is set continues where a run was lost, even without a message.
         self.settle_calls: SettleCalls | None = None
         #: Called with the tokens of each call of a model, by AG-UI's names.
         self.on_usage: Callable[[Mapping[str, Any]], None] | None = None

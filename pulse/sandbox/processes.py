@@ -95,7 +95,7 @@ async def watch(
         given: what its standard input gets; that of the request by default.
         report: the end of a pipe to read.
         is_client: the code runs elsewhere, so the group's memory is not the code's. It is asked to end before it is
-            killed: it may be in the middle of a start, which nobody else could undo.
+            killed: it may be in the middle of a start, which no other process could undo.
     """
     stdin = request.stdin.encode("utf-8", "surrogateescape") if given is None else given
     return await _Watched(process, request.limits, is_client=is_client).finish(stdin, report)

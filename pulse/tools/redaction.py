@@ -26,7 +26,7 @@ _KEY = re.compile(
 )
 _NOT_SECRET = re.compile(r"(?:max|next|page|continuation|sync|stop)[-_.]?(?:page[-_.]?)?token$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: Whatever follows is the secret, also where it does not look like one.
+#: Whatever follows is the secret, even if it does not look like one.
 _BEARER = re.compile(r"\b(bearer )[0-9A-Za-z._~+/-]{8,}=*", re.IGNORECASE)
 
 

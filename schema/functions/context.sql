@@ -27,7 +27,7 @@ AS $$
           FROM (SELECT lower(replace(x.text, '’', '''')) AS plain FROM unnest(ARRAY[p_before, p_now]) AS x (text)) AS s) AS d
 $$;
 
--- The turns whose statement no longer holds: a fact that was extracted from them has another value by now, or has ended.
+-- The turns whose statement no longer holds: a fact that was extracted from them has another value now, or has ended.
 -- said: the value they state; holds: the fact's present text, NULL if it ended; since: when it changed.
 CREATE OR REPLACE FUNCTION outdated_turns(p_app_name text, p_user_id text)
 RETURNS TABLE (thread_id uuid, sequence_num bigint, said text, holds text, since timestamptz, changed_in uuid)

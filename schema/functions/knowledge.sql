@@ -232,7 +232,7 @@ BEGIN
 END
 $$;
 
--- Makes a version the one that is searched: all its chunks are stored by now, and these are their places. What the
+-- Makes a version the one that is searched: all its chunks are stored, and these are their positions. What the
 -- former version has and this one does not is kept for `as_of`. Errors: HP103.
 CREATE OR REPLACE FUNCTION finish_ingest(p_document_id uuid, p_version integer, p_places chunk_place[]) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT

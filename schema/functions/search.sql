@@ -883,11 +883,11 @@ $$;
 -- query names, one element each. A row of such a time that matches the words is preferred by the weight; one that matches
 -- has the last of their terms. A weight over 1 says that the query asks for nothing but a time: then such rows match
 -- without any of its words. The program makes them of the query: hippocampus/text/time_cues.py.
--- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
--- is not the current one is judged by its words.
--- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
--- weight) that the row contains, whichever is greater; if the query asks for nothing but a time, also the share of the
--- greatest weight of a time. total counts all rows that match.
+-- p_as_of, p_known_at: facts as they were true at the first time, and known at the second; see `facts_as_of`. A version
+-- that is not the current one is judged by its words.
+-- relevance does not depend on the other rows: the greatest of the cosine similarity, the share of the query's words
+-- (by their weight) that the row contains, and, if the query asks only for a time, the share of the greatest weight of
+-- a time. total counts all rows that match.
 -- p_bare: return no more of a row than source, id, score, its parts, relevance and occurred_at.
 -- p_explain: return parts, what each part adds to the score, in the order of SCORE_PARTS in hippocampus/search.py.
 -- Errors: HP007 bad input, HP001 unknown session, HP049 the vector is not one of this model.

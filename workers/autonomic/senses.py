@@ -246,7 +246,7 @@ class SharedSenses:
         }
 
     async def database(self) -> dict[str, Any]:
-        """Return the database's size, also in per cent of its quota, its connections and its oldest transaction."""
+        """Return the database's size, its percentage of the quota, its connections and its oldest transaction."""
         began = time.monotonic()
         is_due = began - self._sized_at >= SIZE_SECONDS
         row = await _STATEMENTS.fetch_one(self._pool, "database", is_due, timeout=3)

@@ -119,7 +119,7 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the server, also while it imports, and wait for it. Its processes have been stopped before."""
+        """End the server, even while it imports, and wait for it. Its processes have been stopped before."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None

@@ -3149,7 +3149,7 @@ export interface components {
             occurred_at: string | null;
             /**
              * Changed
-             * @description What holds instead by now; empty: nothing does. Null: it has not changed.
+             * @description What holds instead now; empty: nothing does. Null: it has not changed.
              */
             changed: string | null;
         };

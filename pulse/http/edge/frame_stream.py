@@ -101,7 +101,7 @@ def notice(text: str, retry_ms: tuple[int, int] = RETRY_MS) -> bytes:
 
 
 def beginning(cursor: str | None) -> bytes:
-    """Return what a stream begins with: for a client without a cursor, also its first one, as an id without a frame.
+    """Return what a stream begins with: for a client without a cursor, its first cursor too, as an id without a frame.
 
     A browser's EventSource keeps the id; a parser that shows none without data finds it in the comment.
     """

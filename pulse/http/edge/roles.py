@@ -47,7 +47,7 @@ async def _check_every_app(connection: HTTPConnection) -> None:
         raise problems.ProblemError(problems.WRONG_APP)
 
 
-#: The dependency of a route about the whole installation: a key of one app is refused, also one that names its app.
+#: The dependency of a route about the whole installation: a key of one app is refused, even if the call names its app.
 EVERY_APP = Depends(_check_every_app)
 
 
