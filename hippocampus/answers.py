@@ -80,7 +80,7 @@ class Citation:
     """What an answer rests on.
 
     Attributes:
-        id: of the memory, the fact or the turn.
+        id: the id of the memory, the fact or the turn.
         text: as it stands in the memory; at most 2,000 characters.
         session_id, sequence_nums: the turns that it is, or was extracted from; None and empty for what was given.
         changed: what holds instead now; '' if it ended without a successor, None if nothing has changed.
@@ -150,8 +150,9 @@ class AnswerService:
         Args:
             question: 1 to 4,000 characters.
             language: of the answer; None: that of the question.
-            max_tokens: of the window that the model reads.
-            max_answer_tokens: of the answer's text. A model that thinks at length before it answers needs more.
+            max_tokens: the size of the window that the model reads.
+            max_answer_tokens: the length of the answer's text. A model that thinks at length before it answers needs
+                more.
             max_seconds: for everything: search, and all calls for one answer.
             asked_at: when the question is asked: 'yesterday' is the day before. None: now.
             time_zone: whose days it means, such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.

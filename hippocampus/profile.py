@@ -64,7 +64,7 @@ class ProfileLine:
     Attributes:
         kind: the type of the fact; or ``insight``, or ``instruction``: one that follows from the user's feedback.
         text: one line.
-        ids: of the facts, one for each value of a collection, of the memory, or of the approved proposal.
+        ids: the ids of the facts, one for each value of a collection, of the memory, or of the approved proposal.
         since: since when it is true; of a collection, since its newest value.
         is_standing: it has its place in every prompt: rules, allergies, diets, instructions.
     """
@@ -82,7 +82,7 @@ class Profile:
 
     Attributes:
         lines: grouped by kind; empty if nothing is known.
-        total_tokens: of the text, never over `max_tokens`.
+        total_tokens: the size of the text, never over `max_tokens`.
         left_out: how many facts and instructions that hold are not on the page.
     """
 
@@ -111,7 +111,7 @@ async def read_profile(
     """Read what is known of a user.
 
     Args:
-        max_tokens: of the page, by `count_tokens`.
+        max_tokens: the size of the page, by `count_tokens`.
         language: of the titles; None: that of the lines.
         as_of: what was true then, and the insights into conversations until then that are still stored.
 

@@ -82,13 +82,13 @@ class EventBridge:
 
     Args:
         thread_id: the session's id, which clients know as the thread's.
-        first_sequence: of the run's first event.
+        first_sequence: the number of the run's first event.
         known: the state as it was read; changes before it are not sent again.
         cursor: what the client has; None for a new client.
         with_history: whether a new client gets the conversation before the run.
         before: the state of a client that has followed the thread up to this run, and its conversation.
         is_shared: translate for several clients at once: those that have the state `before`, and those that do not.
-        shown_run_id: of an event of no run, which is sent as a run of its own that ends after it.
+        shown_run_id: the run as which an event of no run is sent, and which ends after it.
     """
 
     def __init__(

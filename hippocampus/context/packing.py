@@ -85,7 +85,7 @@ def pack(
     """Pack candidates into a budget.
 
     Args:
-        candidates: of memory and fact, the best first; of history, the newest turn first.
+        candidates: memories and facts, the best first; the history, the newest turn first.
         ratios: each section's share of `max_tokens`; that of documents only if they are part of the window. Where turns
             match the query, history, memories that are not turns, and facts take less at first.
         system_prompt: taken whole; if it exceeds its share, the others get less.
@@ -315,7 +315,7 @@ class _Packing:
             positions: among the memories.
             step: the session's turns are charged by whole ones, so that what is taken changes as rarely as they grow by
                 one.
-            leave: of the budget, for what the query picks. It gets no more while some turns are left out.
+            leave: the part of the budget for what the query picks. It gets no more while some turns are left out.
         """
         charged = (self._used["history"] // step + 1) * step
         free = self._max - self._used["system"] - self._used["fact"] - charged - leave
@@ -539,7 +539,7 @@ class _Packing:
         """What an item adds: its line; for the first of a section, passage or day, what is around it too.
 
         Args:
-            position: of a candidate, whose line is measured once.
+            position: the position of a candidate, whose line is measured once.
             newer: the turn after a turn of the session; None: the oldest one that was taken.
         """
         cost, section, passage, year = self._line(item, position)

@@ -84,7 +84,7 @@ class HippocampusMemoryTool(BetaAsyncAbstractMemoryTool):
         """Serve the files of a user.
 
         Args:
-            name: of a set of files, if a user has several.
+            name: names a set of files, if a user has several.
         """
         super().__init__(cache_control=cache_control)
         self._memory = memory

@@ -69,7 +69,7 @@ class HippocampusSessionStore:
         """Read and write nothing yet.
 
         Args:
-            memory: of the event loop that all calls come from.
+            memory: opened in the event loop that all calls come from.
             user: the sessions belong to this user of the memory's app.
         """
         self._memory = memory

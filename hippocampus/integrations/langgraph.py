@@ -61,8 +61,9 @@ class StoreIndex(TypedDict, total=False):
     """What is embedded, and by what: LangGraph's own ``index``, with `model`.
 
     Attributes:
-        dims: of the vectors of `embed`.
-        embed: of LangChain, a function, or ``provider:model``; without it, the embedder of the `Hippocampus` object.
+        dims: the size of the vectors of `embed`.
+        embed: LangChain embeddings, a function, or ``provider:model``; without it, the embedder of the `Hippocampus`
+            object.
         fields: paths of the texts in an item, such as ``$`` (the whole item, the default), ``a.b``, ``x[*].t``.
         model: what `embed` is called in the database. Vectors of two names are never compared. The default is made of
             what `embed` says of itself.

@@ -55,7 +55,7 @@ class Chunking:
     """How documents are split.
 
     Attributes:
-        tokens: of a chunk at most, 16 to 4,096; None: 512 of `fixed` and `structure`, 256 of the others.
+        tokens: the size of a chunk, 16 to 4,096; None: 512 for `fixed` and `structure`, 256 for the others.
         overlap: tokens at the beginning of a chunk that end the one before it, for `fixed` and `sentence`; at most half
             of `tokens`. None: 50 of `fixed`, none of `sentence`.
         tokens_min: a recursive chunk that is shorter joins its neighbour, if both together are within the size.
@@ -103,7 +103,7 @@ class Chunk:
     Attributes:
         label: the title and the headings that it is under; embedded and searched with it.
         page: from 1; None if the document has no pages.
-        digest: of the label and the content.
+        digest: the hash of the label and the content.
         nth: its place among the chunks of the document with this digest, from 0.
     """
 

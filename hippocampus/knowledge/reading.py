@@ -76,7 +76,7 @@ async def read_document(
     """Read a document.
 
     Args:
-        name: of the file or its address: its end says what it is.
+        name: the file's name or address: its end says what it is.
         mime_type: what it is; None: as its beginning or its name says, else plain text.
         admission: admits the process that reads HTML, PDF and Office files; None: at once.
 

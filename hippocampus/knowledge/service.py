@@ -437,7 +437,7 @@ class KnowledgeService:
         Args:
             ratio: their share of the window's budget, over 0 and at most 1.
             corpora: None: all that the window's user may read.
-            roles: of the window's user.
+            roles: the roles of the window's user.
 
         Raises:
             InvalidInputError: the ratio is out of its bounds.
@@ -478,8 +478,8 @@ class KnowledgeService:
 
         Args:
             language: of the answer; None: that of the question.
-            max_tokens: of the passages that the model reads.
-            max_answer_tokens: of the answer's text.
+            max_tokens: the size of the passages that the model reads.
+            max_answer_tokens: the length of the answer's text.
             max_seconds: for everything.
 
         Raises:

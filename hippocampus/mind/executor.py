@@ -78,7 +78,7 @@ class Budget:
     """What one run may use. It is checked before each call of the model.
 
     Attributes:
-        tokens: of prompts and answers together.
+        tokens: prompts and answers together.
         money: in the currency of the prices, which are per million tokens.
     """
 
@@ -102,8 +102,8 @@ class ExecutionResult:
 
     Attributes:
         steps: calls of the model.
-        answer: of a failure with the code ``answer_cut``, what there is of it.
-        error_code: of a failure: timeout, max_steps_reached, budget_exceeded, answer_cut, model_failed, or the run's
+        answer: for a failure with the code ``answer_cut``, what there is of it.
+        error_code: for a failure: timeout, max_steps_reached, budget_exceeded, answer_cut, model_failed, or the run's
             own.
         interrupts: questions that the next run of the session answers, if it waits.
         cost: in the currency of the budget's prices.
@@ -130,10 +130,10 @@ class AgentExecutor:
             agent that reports the calls of its model, as `AdkAgent` does.
         system: instructions for the model, in addition; the conversation is the session's.
         max_steps: calls of the model; the last one is made without tools.
-        timeout_seconds: of one run. A run that waits for a person has ended.
-        on_unknown: of a call that may have happened, and may not be repeated: ``ask`` for its result by an interrupt,
+        timeout_seconds: the time limit of one run. A run that waits for a person has ended.
+        on_unknown: for a call that may have happened and may not be repeated: ``ask`` for its result by an interrupt,
             or ``tell`` the model that it may have happened, where no person can be asked.
-        name: of the agent, for the tools' permissions.
+        name: the agent's name, for the tools' permissions.
     """
 
     #: One run of a session at a time: two would answer the same open calls.
@@ -192,7 +192,7 @@ class AgentExecutor:
         Args:
             message: the user's; None to continue after a run that was lost, or after answers.
             resume: answers to interrupts: ``{"interruptId", "status": "resolved", "payload": {"approved": true}}``.
-            lease_seconds: of the run, which another process may end once it is not renewed.
+            lease_seconds: how long the run is held without renewal; then another process may end it.
 
         Raises:
             SessionNotFoundError, RunActiveError, RunConflictError: nothing was started.

@@ -125,7 +125,7 @@ def checked_vectors(
     """Return the vectors of one call, L2-normalised.
 
     Args:
-        dimensions: of each vector; None: any number, the same for all.
+        dimensions: the size of each vector; None: any size, the same for all.
 
     Raises:
         MalformedReplyError: there are more or fewer than expected, or one has other dimensions or no direction.

@@ -57,7 +57,7 @@ class StoredItem:
     """An item.
 
     Attributes:
-        updated_at: of the last put; reading changes `expires_at` alone.
+        updated_at: the time of the last put; reading changes `expires_at` alone.
         expires_at: None: it has no time to live.
         score: the cosine similarity of the best of its vectors to the query's, -1 to 1; None without a query.
     """

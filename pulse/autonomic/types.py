@@ -128,7 +128,7 @@ class Done(NamedTuple):
 
     Attributes:
         at: when the last one ended, or began if it is open, in Unix seconds.
-        state: of the last one: open, acked or failed.
+        state: the state of the last one: open, acked or failed.
         survival: whether the last one was the survival rules'.
         failures: in a row, up to now.
         recent: how many there were in the last 10 minutes.
@@ -159,7 +159,7 @@ class Snapshot:
         effects: what became of each target's effects, by (kind, key).
         errors: how many there were in the last 10 minutes, and in the 10 minutes before.
         release: the id of the release in force and when it was promoted; None without one.
-        projections: of tasks, if they were requested.
+        projections: summaries of the tasks, if they were requested.
         business: whether the rules of the release take part.
     """
 

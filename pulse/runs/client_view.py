@@ -55,9 +55,9 @@ class Position:
 
     Attributes:
         known: the ids of its messages that are stored.
-        sequence: of the newest stored message that it has; None if it has none.
+        sequence: the number of the newest stored message that it has; None if it has none.
         until: it has received the events up to this one; None if that is not known.
-        state_sequence: of the last event that changed the session's own state.
+        state_sequence: the number of the last event that changed the session's own state.
         later_turns: how many messages of the user it does not have.
         is_answered: whether a completed run has answered the newest message that it has.
     """

@@ -279,7 +279,7 @@ class RemoteBackend:
     output and files may be together, or over 256 MiB.
 
     Args:
-        url: of the service; http only to a private address in an allowed network.
+        url: the service's address; http only to a private address in an allowed network.
         token: sent as a bearer token.
     """
 

@@ -252,7 +252,7 @@ class ToolRegistry(ToolCatalog):
             run_id: the run that it belongs to, by the caller's id or by `Run.id`.
             user_id: on whose behalf; by default the run's user, or no user.
             tool_call_id: the model's id of the call.
-            idempotency_key: of an earlier attempt that is repeated; one of this run and call by default.
+            idempotency_key: that of the attempt that is repeated; by default one for this run and call.
             roles, agent: the caller's, for the tool's permissions; roles by default those that `roles_of` returns.
         """
         return await self._record(name, params, run_id, user_id, tool_call_id, idempotency_key, roles, agent)

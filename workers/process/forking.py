@@ -146,7 +146,7 @@ class ForkServer:
         """Fork a process with a session of its own, and pipes as its standard input and output.
 
         Args:
-            name: of the process, as `ps -o comm` shows it.
+            name: the process's name, as `ps -o comm` shows it.
 
         Raises:
             NoForkServerError: the server is gone, or cannot be reached.

@@ -75,11 +75,11 @@ class RoleSupervisor:
     """Keeps one process per role alive for as long as its block lasts.
 
     Args:
-        environment: of the processes; with a PYTHONPATH if this program is not installed.
+        environment: what the processes get; with a PYTHONPATH if this program is not installed.
         grace_seconds: how long a role may take after SIGTERM; then it is killed.
         on_line: called with each line that a role writes.
         on_change: called when a role ends and is to be restarted.
-        forks: of which the roles are forked; without it, or once it has ended, they are started by their command lines.
+        forks: the server that forks the roles; without it, or once it has ended, their command lines start them.
         silent_seconds_max: after which a role of `WATCHED_ROLES` that sends no sign of life is killed.
     """
 

@@ -66,7 +66,7 @@ class Moved:
     """A finished move.
 
     Attributes:
-        digests: of every table, equal on both sides before the fence.
+        digests: the digest of every table, equal on both sides before the fence.
         rows_fenced: how many rows were copied under the fence.
         fence_seconds: how long writers had to wait.
         purged: how many rows the source deleted.

@@ -24,7 +24,7 @@ class Answer:
     """What became of a request.
 
     Attributes:
-        status: of the response; None if there was none.
+        status: the response's status; None if there was none.
         error_code: None for a 2xx; else why it failed: redirect, gone, status, timeout, connection, tls, protocol,
             name, refused_address (private, and not allowed) or plain_http (http to an
             address outside of the networks that are allowed).

@@ -124,7 +124,7 @@ async def sse_of(
 
     Args:
         batches: raises StreamCutError where the stream ends early.
-        name: of what is followed, for the log.
+        name: the name of what is followed, for the log.
         custom: send the first frame and the heartbeats as events of type CUSTOM, which AG-UI clients do not accept.
         cursor: where the stream begins, of a client that does not know it: the first frame may be long in coming.
     """
