@@ -46,8 +46,8 @@ from pulse.scopes import Scope, parse_state_prefix
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
 )
-#: In the actions of a run's first event, and the name of the CUSTOM event: keys that the client of the run changed, but
-#: another writer too, whose values stand.
+#: The key in the actions of a run's first event, and the name of the CUSTOM event, for keys that the client of the run
+#: and another writer changed: the other writer's values stand.
 STATE_CONFLICT = "hippocampus:state_conflict"
 _SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
 #: The frames with which a run begins, for a new client.

@@ -47,7 +47,7 @@ from hippocampus.text.tokens import TokenCounter, count_tokens
 CUT_MARK = " […]"
 CUT_TOKENS_MIN = 16
 
-#: Where turns match, the parts of the budget that others take before them.
+#: The parts of the budget that others take first, where turns match.
 _PARTS: Mapping[ContextType, float] = {"history": 0.08, "memory": 0.04, "fact": 0.05}
 #: The part of it for memories and facts that hardly match: the newest summaries, the most certain facts.
 _KNOWN_PART = 0.25
@@ -58,7 +58,8 @@ _STANDING_PART = 0.5
 #: This many of the best matching turns are taken with the question or answer beside them, if that is short.
 _BESIDE_RANK = 8
 _BESIDE_TOKENS = 60
-#: In a stable window, what the query picks, and by how much the session grows before earlier conversations make room.
+#: The part of a stable window for what the query picks, and by which the session grows before earlier conversations
+#: make room.
 _PICKED_PART = 0.125
 _STABLE_STEP = 0.125
 #: A history of which the oldest turns are left out begins at a multiple of this many.

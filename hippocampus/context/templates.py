@@ -23,13 +23,13 @@ from pulse.errors import InvalidInputError
 
 TemplateName: TypeAlias = Literal["plain", "markdown", "xml", "messages"]
 
-#: In the order in which they are written.
+#: Types and sections in the order in which they are written.
 CONTEXT_TYPES: tuple[ContextType, ...] = ("system", "fact", "memory", "document", "history")
 SECTIONS: tuple[Section, ...] = ("system", "fact", "earlier", "memory", "document", "history")
 #: What a query picks stands behind all that it does not.
 _STABLE_SECTIONS: tuple[Section, ...] = ("system", "fact", "earlier", "history", "memory", "document")
 
-#: Before each further line of an item. Without it a speaker could write a header, or the turn of another speaker.
+#: What precedes each further line of an item. Without it a speaker could write a header, or another speaker's turn.
 _INDENT = "  "
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 #: A name that needs no brackets where the text of its turn begins with it.
@@ -417,7 +417,7 @@ XML = Template(
     document='<document title="{where}" source="{source}">{text}</document>',
     escape=escape_tags,
 )
-#: As one text, it shows what is counted: the frame stands for the tokens that a chat API adds to a message.
+#: A list of messages. Its text shows what is counted: the frame stands for tokens that a chat API adds to a message.
 MESSAGES = replace(
     MARKDOWN,
     name="messages",

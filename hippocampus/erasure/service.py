@@ -29,7 +29,7 @@ Scope: TypeAlias = Literal["user", "session", "events", "turn", "memory", "fact"
 
 #: Rows of a user that belong to no session, in one transaction.
 STEP_ROWS = 1000
-#: Between two polls of rows that another transaction has locked.
+#: The pause between two polls of rows that another transaction has locked.
 HELD_SECONDS = 0.05
 #: Events in one call, at most.
 EVENTS_MAX = 1000

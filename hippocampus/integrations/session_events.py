@@ -11,7 +11,7 @@ from pulse.events import Event, EventActions
 from pulse.names import check_session_names
 from pulse.session_key import SessionKey
 
-#: Where an event keeps a framework's record. No reader but its adapter shows it, and an erasure removes it.
+#: The key of a framework's record in an event. No reader but its adapter shows it, and an erasure removes it.
 RECORD = "record"
 
 

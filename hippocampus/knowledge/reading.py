@@ -37,7 +37,7 @@ PLAIN, MARKDOWN, HTML, PDF = "text/plain", "text/markdown", "text/html", "applic
 DOCX = _OFFICE + "wordprocessingml.document"
 PPTX = _OFFICE + "presentationml.presentation"
 XLSX = _OFFICE + "spreadsheetml.sheet"
-#: By the end of a file's name.
+#: The types of files by the ends of their names.
 SUFFIXES: Mapping[str, str] = {
     ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN, ".rst": PLAIN, ".csv": PLAIN, ".md": MARKDOWN,
     ".markdown": MARKDOWN, ".html": HTML, ".htm": HTML, ".xhtml": HTML, ".pdf": PDF, ".docx": DOCX, ".pptx": PPTX,

@@ -403,7 +403,7 @@ def _pairs(text: str) -> str:
 _COUNTS = "(" + " | ".join(f"'{word}'" for word in (*_NUMBERS, *map(str, range(1, 31)))) + ")"
 _HAN_AFTER = ("后", "以后", "之后")
 _HAN_UNITS = {"day": ("天",), "week": ("周", "个星期", "星期", "个礼拜"), "month": ("个月",), "year": ("年",)}
-#: By how many days after the day they are said, or years after the year.
+#: Expressions by how many days after the day they are said, or years after the year.
 _NEAR_DAYS = {
     1: ("!('day' <2> 'yesterday') & 'yesterday'", "'last' <-> 'night'", "'昨天'", "'昨晚'", "'昨日'", "'昨夜'"),
     2: ("'day' <2> 'yesterday'", "!'大前' & '前天'", "!'大前' & '前晚'"),

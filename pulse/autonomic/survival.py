@@ -61,7 +61,7 @@ FULL_SAMPLES: Final = 3
 FREE_PERCENT: Final = 80
 #: Per cent of the last minute in which some process waited for memory (Linux's PSI).
 PRESSURE_PERCENT: Final = 20
-#: From here on the largest process is restarted.
+#: At this percentage the largest process is restarted.
 MEMORY_EMERGENCY_PERCENT: Final = 95
 RESOURCE_COOLDOWN_SECONDS: Final = 300
 #: What frees a disk. Sessions are finalized, never deleted: what is consolidated, retention and upkeep can shrink.

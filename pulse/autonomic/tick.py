@@ -45,11 +45,11 @@ NOTE_SECONDS = 3_600.0
 #: If the database has been gone for this long, people are notified by other means.
 LOST_SECONDS = 30.0
 STATEMENT_SECONDS_MAX = 10.0
-#: For all rules of a release, less than after which the server ends the leader's session.
+#: The time for loading all rules of a release: less than that after which the server ends the leader's session.
 LOAD_SECONDS_MAX = 5.0
 #: Measurements that are over are deleted this often.
 COLLECT_GARBAGE_SECONDS = 600.0
-#: In one tick.
+#: The most rows that one tick deletes.
 GARBAGE_ROWS_MAX = 10_000
 
 #: This many failures of a release's rules in 10 minutes switch them off for 5.

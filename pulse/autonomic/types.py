@@ -24,7 +24,7 @@ COOLDOWN_SECONDS_DEFAULT = 900
 COOLDOWN_SECONDS_MAX = 3_600
 EFFECT_BYTES_MAX = 8_192
 KEY_CHARS_MAX = 200
-#: As JSON: the record's column holds 512 bytes of kind and key.
+#: The length of a key as JSON: the record's column holds 512 bytes of kind and key.
 KEY_BYTES_MAX = 400
 #: Samples of a sense that a snapshot holds: those of the last minute.
 WINDOW_SECONDS = 60.0

@@ -23,7 +23,7 @@ SAMPLES_KEPT = 500
 SAMPLE_BYTES_MAX = 65_536
 #: How long cancelled measurements are waited for.
 ENDING_SECONDS_MAX = 2.0
-#: Between the first measurements of watchers of which only some measure at once.
+#: The pause between the first measurements of watchers of which only some measure at once.
 STAGGER_SECONDS = 0.25
 
 

@@ -25,7 +25,7 @@ from pulse.scopes import Scope, parse_state_prefix
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Between two notifications: each is a commit, which competes with those that it announces.
+#: The pause between two notifications: each is a commit, which competes with those that it announces.
 _PAUSE_SECONDS = 0.008
 #: How long a process that ends waits for what is being sent.
 _CLOSE_SECONDS_MAX = 0.5

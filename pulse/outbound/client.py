@@ -21,7 +21,7 @@ import httpx
 
 from pulse.outbound import addresses
 
-#: To one of several addresses, until the next is tried.
+#: The time limit for connecting to one of several addresses; then the next is tried.
 CONNECT_SECONDS_MAX = 5.0
 _CONNECTIONS_MAX = 50
 _KEEP_ALIVE_SECONDS = 15.0

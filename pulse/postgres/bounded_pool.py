@@ -26,9 +26,9 @@ else:
     Pool = asyncpg.Pool
     _Acquired = PoolAcquireContext
 
-#: For the end of a cancelled statement, of a transaction that failed or was left open, of a connection.
+#: The time limit for ending a cancelled statement, a transaction that failed or was left open, or a connection.
 RELEASE_SECONDS_MAX = 5.0
-#: After this time at most, a connection that was set aside goes back to the pool, which renews and closes connections.
+#: A connection that was set aside goes back to the pool after at most this time; the pool renews or closes it.
 _ASIDE_SECONDS_MAX = 10.0
 
 

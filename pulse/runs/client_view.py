@@ -29,7 +29,7 @@ from pulse.state.history import StateHistory
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: In `forwardedProps`: the number of the event whose state the client has, if it keeps no messages.
+#: The key in `forwardedProps` for the number of the event whose state the client has, if it keeps no messages.
 STATE_SEQUENCE_KEY: Final = "hippocampus:stateSequence"
 #: How many of the client's messages are compared, the newest.
 COMPARED_MAX = 1000

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pulse.sandbox.records import EXIT_TIMEOUT, Limits, SandboxRequest, SandboxResult, SandboxStatus
 
-#: Between two sums of the memory of all processes.
+#: The pause between two sums of the memory of all processes.
 WATCH_SECONDS = 0.1
 _KILLED_SECONDS = 2.0
 _REPORT_BYTES_MAX = 16 << 20

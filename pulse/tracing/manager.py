@@ -49,7 +49,7 @@ class Owners(TypedDict, total=False):
     run_id: str | None
 
 
-#: In the order of `genai.OWNERS`.
+#: The fields of an owner, in the order of `genai.OWNERS`.
 _OWNER_NAMES: Final = ("app_name", "user_id", "session_id", "run_id")
 
 

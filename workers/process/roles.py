@@ -31,7 +31,7 @@ RESTART_SECONDS_MAX = 10.0
 #: A role that ran for this long was healthy: the next wait is the shortest again.
 HEALTHY_SECONDS = 30.0
 READY_POLL_SECONDS = 0.05
-#: Between the end of a role's own grace and SIGKILL.
+#: The time between the end of a role's own grace and SIGKILL.
 KILL_MARGIN_SECONDS = 0.8
 
 
@@ -47,7 +47,7 @@ class Role:
     arguments: tuple[str, ...]
 
 
-#: As in the Procfile.
+#: The roles, as in the Procfile.
 ROLES = (Role("writer", ("writer",)), *(Role(pool, ("worker", pool)) for pool in POOLS))
 
 #: Roles without which an installation is complete.

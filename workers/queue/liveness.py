@@ -33,7 +33,7 @@ _log = structlog.get_logger("workers.queue.liveness")
 
 #: A worker whose connection was cut takes its lock again within one poll; two polls must agree that it is dead.
 POLL_SECONDS = 0.5
-#: Where nothing runs and nothing is due. It bounds the delay of a job whose notification was lost.
+#: The interval while nothing runs and nothing is due. It bounds the delay of a job whose notification was lost.
 IDLE_POLL_SECONDS = 10.0
 RECONNECT_SECONDS = 0.1
 STATEMENT_SECONDS_MAX = 5.0

@@ -508,7 +508,7 @@ class _Ledger:
 
 #: Topics of which two clauses of one sentence are one value.
 _JOINED = frozenset(("home", "occupation"))
-#: Between a statement and what merely puts it right: an answer.
+#: The distance between a statement and what merely corrects it: an answer lies between.
 _RESTATED_TURNS = 2
 #: A piece of a sentence that is too long to be compared as a whole.
 _PIECE = re.compile(rf".{{1,{clauses.SENTENCE_CHARS_MAX - 1}}}(?:[,，;；、\s]|$)", re.DOTALL)

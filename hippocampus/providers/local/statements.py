@@ -286,7 +286,7 @@ _GIFT_EN = re.compile(
 _BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
 
 
-#: Where somebody is for a while is not their home.
+#: A stay: where a person is for a while is not their home.
 _STAY_EN = re.compile(
     rf"^(?:I'm|I am|we're|we are) (?:back )?in\b.*(?:{dates.RANGE_EN}|\b(?:until|till)\b|\bthis week(?:end)?\b"
     r"|\b(?:for|over) (?:the|an?|two|three|four|five|six|\d+|Christmas|Easter|New Year)\b)",
