@@ -24,7 +24,7 @@ from pulse.scopes import Scope, parse_state_prefix
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Between two notifications: each is a commit, which competes with those that it announces.
+#: The pause between two notifications: each is a commit, which competes with those that it announces.
 _PAUSE_SECONDS = 0.008
 #: How long a process that ends waits for what is being sent.
 _CLOSE_SECONDS_MAX = 0.5
@@ -77,7 +77,7 @@ class Notifier:
         self._begin()
 
     async def close(self) -> None:
-        """Send what waits, unless the database does not answer: listeners find it by their poll. Idempotent."""
+        """Send what waits, unless the database does not answer: listeners then find it by polling. Idempotent."""
         self._closing += 1
         try:
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
@@ -97,7 +97,7 @@ class Notifier:
             self._sending.add_done_callback(self._end)
 
     def _end(self, _: asyncio.Task[None]) -> None:
-        """Let the next announcement begin again, also after a task that was cancelled before it began."""
+        """Let the next announcement begin again, even after a task that was cancelled before it began."""
         self._sending = None
 
     def _end_pause(self) -> None:

@@ -1,4 +1,4 @@
-"""Tracing of one process: what makes spans, and the ways out.
+"""Tracing of one process: what makes spans, and their destinations.
 
     manager = TracingManager("my-agent", pg_dsn=dsn, otlp_endpoint="https://cloud.langfuse.com/api/public/otel/v1/traces",
                              otlp_headers={"Authorization": "Basic …"})
@@ -49,12 +49,12 @@ class Owners(TypedDict, total=False):
     run_id: str | None
 
 
-#: In the order of `genai.OWNERS`.
+#: The fields of an owner, in the order of `genai.OWNERS`.
 _OWNER_NAMES: Final = ("app_name", "user_id", "session_id", "run_id")
 
 
 class ExitCounts(NamedTuple):
-    """Spans that one way out has sent and dropped since the start."""
+    """Spans that were sent to one destination, and dropped, since the start."""
 
     sent: int
     dropped: int
@@ -83,7 +83,7 @@ class TracingManager:
         """Prepare it; `start` begins.
 
         Args:
-            service_name: of this process.
+            service_name: the name of this process.
             pg_dsn: stores spans in the table `traces` of this database.
             otlp_endpoint: sends them to this URL, by OTLP over HTTP in protobuf. Needs the extra ``tracing``.
             schema: where the table is.
@@ -170,7 +170,7 @@ class TracingManager:
         """Return a span, to be entered by `with`; it is current within the block.
 
         Args:
-            name: of the operation, with few values: no id in it.
+            name: the operation's name, with few values: no id in it.
             attributes: None as a value is left out.
             app_name, user_id, session_id, run_id: whose it is; otherwise that of the span above.
             parent: a `traceparent` of another process; otherwise the current span is above it.
