@@ -64,6 +64,9 @@ FIGURES: Mapping[str, Wanted] = MappingProxyType(
         "search_giant_p50": Wanted("search, one scope of 100,000, p50", " ms", 45, 25),
         "search_giant_p99": Wanted("the same, p99", " ms", 100, 60),
         "search_giant_recall": Wanted("the same, recall@10 of its vector part", "", 0.98, 0.99, more=True),
+        "search_giant_recall_sentences": Wanted(
+            "the same, real sentences (benchmarks.search --sentences)", "", 0.99, more=True
+        ),
         "vector_queries": Wanted("vectors alone, 100,000, queries per second", "/s", 400, 1000, more=True),
         "window_p99": Wanted("context window of 8,000 tokens, p99", " ms", 40, 20),
         "cleanup_append_ratio": Wanted("append p99 during a clean-up, against quiet", "x", 2, 1.3),
@@ -76,6 +79,9 @@ FIGURES: Mapping[str, Wanted] = MappingProxyType(
         "pulse_wake_p99": Wanted("from its wake to its tick, p99", " ms", 100),
         "frames_many_p99": Wanted("append to frame, 1,000 subscribers, p99", " ms", 150),
         "frames_many_lost": Wanted("events lost on their way to them", "", 0, 0),
+        "thread_bytes": Wanted("600 messages of a thread, at each of 300 sockets", " MB", 0.6, 0.4),
+        "thread_lag": Wanted("20 messages to 300 sockets, until the last is there, p50", " s", 2, 1),
+        "thread_run_started": Wanted("RUN_STARTED at 300 sockets of a thread, the last", " s", 0.2, 0.05),
         "returning_refused": Wanted("of 1,000 that come back at once, refused", "", 0, 0),
         "consolidation_p99": Wanted("consolidation of 20 turns, without the model, p99", " ms", 500, 100),
         "memories_found": Wanted("new memories found by the very next statement", " %", 100, 100, more=True),

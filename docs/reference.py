@@ -118,7 +118,8 @@ def benchmarks() -> str:
             "",
             MARK,
             "",
-            "`make bench` measures all of these, writes them as JSON, and ends with an error where a must is missed. "
+            "`make bench` measures all of these that need no file, and with FILE=… those of a LoCoMo file, writes them "
+            "as JSON, and ends with an error where a must is missed. "
             "`python -m benchmarks.NAME` measures some of them alone. They are for one machine with 2 cores that does "
             "nothing else; ratios are against a peer or the raw limit in the same run.",
             "",
