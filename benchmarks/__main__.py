@@ -29,6 +29,7 @@ MEASUREMENTS = {
     "Jobs": ["benchmarks.enqueue_to_start"],
     "Recovery": ["benchmarks.recovery"],
     "Start": ["benchmarks.starting"],
+    "Demo": ["benchmarks.demo"],
     "Idle": ["benchmarks.idle"],
     "Idle, with the role pulse": ["benchmarks.idle", "--pulse"],
     "Autonomic layer": ["benchmarks.autonomic"],

@@ -74,6 +74,8 @@ FIGURES: Mapping[str, Wanted] = MappingProxyType(
         "cleanup_append_ratio": Wanted("append p99 during a clean-up, against quiet", "x", 2, 1.3),
         "recovery_seconds": Wanted("recovery of a killed worker's jobs", " s", 2, 1),
         "writer_start": Wanted("start of a writer, until it answers, median", " s", 2, 1),
+        "demo_seconds": Wanted("`make demo` where nothing is installed yet", " s", 45, 35),
+        "demo_megabytes": Wanted("its packages and its database", " MB", 350, 300),
         "idle_share": Wanted("idle: every role and PostgreSQL together", " % of a core", 0.3, 0.2),
         "idle_share_pulse": Wanted("the same, with the role pulse", " % of a core", 0.3, 0.2),
         "pulse_share": Wanted("the autonomic layer's role, nothing to do", " % of a core", 1, 0.2),
