@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import httpx
 
+from tests.support import least_privilege
 from tests.support.forked import ForkedProcess
 from tests.support.paths import ROOT
 from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
@@ -51,7 +52,7 @@ class WriterProcess:
         self.log_path = log
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
-            **({} if dsn is None else {"DATABASE_URL": dsn}),
+            **({} if dsn is None else {"DATABASE_URL": least_privilege.address_of(dsn, "writer")}),
             "HIPPOCAMPUS_API_PORT": str(self.port),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
         }

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import asyncpg
 import httpx
@@ -31,9 +30,10 @@ from pulse.postgres.statements import load_queries
 from pulse.session_service import OpenSessionService
 from tests.support.autonomic_scene import wait_until_it_acts
 from tests.support.documented_routes import NOBODY, asked_operations, document, filled, routine
+from tests.support.least_privilege import LOGINS, as_login
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
-from tests.support.worker_harness import running_workers
+from tests.support.worker_harness import Workers, running_workers
 from tests.support.writer_process import KEY, WriterProcess
 from workers.migrate import migrate
 from workers.queue.tasks import MAINTENANCE_CRONS
@@ -44,11 +44,6 @@ SECRET = "peanuts make me sneeze"
 GROUPS = ("writer", "worker", "reader")
 POOLS = ("fast_replay", "deep_reflection", "retention", "pulse")
 REFUSAL = re.compile(r"permission denied|row-level security|InsufficientPrivilege")
-
-
-def as_role(dsn: str, name: str) -> str:
-    """The address of a database for another login, whose password is its name."""
-    return re.sub(r"//[^@]*@", f"//{quote(name)}:{quote(name)}@", dsn)
 
 
 @pytest.fixture
@@ -64,7 +59,7 @@ async def logins(dsn: str, admin: psycopg.Connection) -> AsyncIterator[dict[str,
         if group != "reader":
             admin.execute(f"GRANT hippocampus_{group} TO {name}")
     await owner.execute("SELECT bind_reader($1, 'shop', 'mei')", names["reader"])
-    yield {group: as_role(dsn, name) for group, name in names.items()}
+    yield {group: as_login(dsn, name) for group, name in names.items()}
     await owner.execute("DELETE FROM reader_scopes")
     await owner.close()
     for name in names.values():
@@ -121,6 +116,18 @@ async def test_writer_and_workers_do_all_of_their_work_under_their_roles(
             assert await pool.fetchval("SELECT count(*) FROM messages") == 0
             await wait_until_it_acts(pool)
     assert refusals(tmp_path) == []
+
+
+async def test_processes_of_system_tests_have_the_least_privileges(
+    dsn: str, workers: Workers, tmp_path: Path, pool: asyncpg.Pool
+) -> None:
+    """A writer and a worker that no test gives another address connect as their roles, and the test as the owner."""
+    with WriterProcess(dsn, tmp_path / "writer.log"):
+        await workers.start("fast_replay", module="workers", provider="local")
+        users = "SELECT DISTINCT usename FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1"
+        async with pool.acquire() as own:
+            seen = {row["usename"] for row in await own.fetch(users, own.get_server_pid())}
+    assert seen == set(LOGINS.values())
 
 
 def refusals(folder: Path) -> list[str]:
@@ -205,11 +212,11 @@ async def test_the_roles_use_pgvector_in_a_schema_of_its_own(empty_dsn: str, adm
         await migrate(empty_dsn)
         admin.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{name}'")
         try:
-            connection = await database.connect(as_role(empty_dsn, name))
+            connection = await database.connect(as_login(empty_dsn, name))
             await connection.close()
             owner.execute("SELECT grant_roles()")
             admin.execute(f"GRANT hippocampus_writer TO {name}")
-            async with await database.create_pool(as_role(empty_dsn, name), max_size=2) as pool:
+            async with await database.create_pool(as_login(empty_dsn, name), max_size=2) as pool:
                 await fill(pool)
                 search = MemorySearch(pool, LocalEmbedder())
                 found = await search.search(app_name="shop", user_id="mei", query="peanuts")
