@@ -87,6 +87,20 @@ class WriterProcess:
             time.sleep(POLL_SECONDS)
         raise AssertionError(f"no answer within {WAIT_SECONDS} s: {self.log_path.read_text()}")
 
+    def first_answer(self, path: str) -> tuple[httpx.Response, float]:
+        """Return the answer to the first connection that the writer accepts, and the seconds that it took."""
+        assert self.process is not None
+        deadline = time.monotonic() + WAIT_SECONDS
+        with httpx.Client(base_url=self.url, headers=self.headers, timeout=WAIT_SECONDS, trust_env=False) as client:
+            while time.monotonic() < deadline:
+                assert self.process.poll() is None, self.log_path.read_text()
+                began = time.monotonic()
+                try:
+                    return client.get(path), time.monotonic() - began
+                except httpx.ConnectError:
+                    time.sleep(POLL_SECONDS)
+        raise AssertionError(f"no connection within {WAIT_SECONDS} s: {self.log_path.read_text()}")
+
     def log(self) -> list[dict[str, Any]]:
         # The last line may be written only in part.
         lines = self.log_path.read_text().split("\n")[:-1]
