@@ -169,7 +169,8 @@ def unmeasured(found: Iterable[str], *, file: bool, minilm: bool) -> tuple[list[
         file: whether the benchmarks that need a LoCoMo file ran.
         minilm: whether vectors of MiniLM for it lay beside it.
     """
-    absent, unasked = [], []
+    absent: list[str] = []
+    unasked: list[str] = []
     for name in FIGURES.keys() - set(found):
         asked = not FIGURES[name].of_file or (file and (minilm or name != "recall_minilm"))
         (absent if asked else unasked).append(name)
