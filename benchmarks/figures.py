@@ -182,7 +182,8 @@ def unmeasured(found: Iterable[str], *, file: bool, minilm: bool) -> tuple[list[
         file: whether the benchmarks that need a LoCoMo file ran.
         minilm: whether vectors of MiniLM for it lay beside it.
     """
-    absent, unasked = [], []
+    absent: list[str] = []
+    unasked: list[str] = []
     for name in FIGURES.keys() - set(found):
         wanted = FIGURES[name]
         asked = not wanted.by_hand and (not wanted.of_file or (file and (minilm or name != "recall_minilm")))
