@@ -117,7 +117,7 @@ def test_a_log_that_may_hold_what_users_said_is_a_warning(
 ) -> None:
     """Rows of a failed statement, or its parameters: each setting by itself, with what to do."""
     assert setting not in diagnose(dsn)[1]
-    owner.execute(f'ALTER DATABASE "{owner.info.dbname}" SET {setting} = \'{value}\'')
+    owner.execute(f"ALTER DATABASE \"{owner.info.dbname}\" SET {setting} = '{value}'")
     _, found = diagnose(dsn)
     verdict, fix = fault(found, setting)
     assert verdict == "warning"
