@@ -139,3 +139,26 @@ def test_a_name_and_work_beside_a_relative_are_the_relatives(line: str) -> None:
     held = held_after([line])
     assert {"has a husband called Jonas", "has a husband who is a paramedic"} <= set(held)
     assert not any("paramedic" in text and "husband who" not in text for text in held)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "held"),
+    [
+        (
+            "The dinner is on Saturday 12 December at 7pm.",
+            "Sorry, the dinner is on Sunday 13 December, not Saturday.",
+            "Sunday 13 December",
+        ),
+        ("My sister's wedding is on 5 June.", "Actually the wedding is on 6 June, not 5 June.", "on 6 June"),
+        ("The dentist is on March 3.", "It's March 4, not March 3.", "on March 4"),
+        ("The exam is on Thursday.", "It's Friday, not Thursday.", "on Friday"),
+        ("The exam is on Thursday.", "The exam is on Friday, not Thursday.", "on Friday"),
+    ],
+)
+def test_a_corrected_day_takes_the_place_of_the_whole_former_one(before: str, after: str, held: str) -> None:
+    """Not of its weekday or number alone, which would leave two days in the text."""
+    found = held_after([before, after])
+    assert found
+    for text in found:
+        day = text.partition(" is ")[2].removesuffix(" at 7pm")
+        assert day in (held, f"on {held}")

@@ -147,7 +147,8 @@ _NOTHING_EN = re.compile(
 )
 _INSTEAD_EN = (
     re.compile(
-        r"\b(?P<new>[A-Z0-9][\w'-]*(?: [A-Z0-9][\w'-]*)?),? not (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)\b"
+        r"\b(?!(?:It|That|This|He|She|We|They|I|No|Sorry|Actually|The)\b)(?P<new>[A-Z0-9][\w'-]*(?: [A-Z0-9][\w'-]*)?)"
+        r",? not (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)\b"
     ),
     re.compile(
         r"\bnot (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)[,;]? (?:but|it's|it is|I meant) (?:on |in |at |the"
@@ -234,6 +235,11 @@ _CLOCK_EN = r"(?: at \d{1,2}(?::\d\d)?(?: ?[ap]m)?| at noon)?"
 _TIME_EN = re.compile(
     rf"(?:\b(?:on|at|in|by|from|for) )?(?:{patterns_en.TIME.replace('[A-Z]', '(?-i:[A-Z])')}"
     rf"|\b{patterns_en.DAYS}){_CLOCK_EN}(?=\W|$)",
+    re.IGNORECASE,
+)
+#: A day by its weekday, its date, or both.
+_DAY_EN = re.compile(
+    rf"\b(?:{patterns_en.DAYS},? (?:the )?)?{patterns_en.DATE}(?:,? {patterns_en.DAYS})?|\b{patterns_en.DAYS}",
     re.IGNORECASE,
 )
 _MONTH_EN = re.compile(rf"\b{patterns_en.MONTH}\b", re.IGNORECASE)
@@ -371,7 +377,7 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         held = about
     for pattern in _INSTEAD_EN:
         if (match := pattern.search(text)) and (found := _containing(held, match["old"])):
-            return [Correction(found, re.sub(rf"\b{re.escape(match['old'])}\b", match["new"], found.text, count=1))]
+            return [Correction(found, _with_word(found.text, text, match))]
     if match := _RULE_OFF_EN.search(text):
         rules = [each for each in held if each.topic == "rule"]
         if ending_rules := _overlapping(rules, match["what"]) or (rules if len(rules) == 1 else []):
@@ -461,6 +467,19 @@ def _moves(held: Sequence[Held], turn: int) -> list[Held]:
     """Return the plans to move to another place."""
     plans = [each for each in held if each.topic in ("plan", "goal") and each.turn != turn]
     return [each for each in plans if _MOVE_PLANNED.search(each.text)]
+
+
+def _with_word(stated: str, text: str, match: re.Match[str]) -> str:
+    """Return what was stated with the word of a sentence that is right: a whole day where it is part of one."""
+    day, former = _day_around(text, match["new"]), _day_around(stated, match["old"])
+    if day and former and any(map(str.isdigit, day[0])):
+        return stated[: former.start()] + day[0] + stated[former.end() :]
+    return re.sub(rf"\b{re.escape(match['old'])}\b", match["new"], stated, count=1)
+
+
+def _day_around(text: str, word: str) -> re.Match[str] | None:
+    """Return the day, with its weekday and month, of which a word is a part: 'Saturday 12 December' of 'Saturday'."""
+    return next((day for day in _DAY_EN.finditer(text) if word in day[0]), None)
 
 
 def moved_en(text: str, time: str) -> str:
