@@ -297,7 +297,7 @@ async def main() -> None:
     )
     for name, recall in table.items():
         print(f"{name:<12} {recall.questions:>9}" + "".join(f"{r:>11.3f}" for r in recall.at) + f"{recall.mrr:>8.3f}")
-    if arguments.sources == "default" and not arguments.oracle:
+    if arguments.sources == "default" and embedder is not None and not arguments.oracle:
         figure(f"recall_{arguments.provider}", table["1-4"].at[DEPTHS.index(10)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -242,6 +243,18 @@ def test_recall_prints_what_is_known(cli: Run) -> None:
     answer = json.loads(cli("recall", "what can she not eat", "--tokens", "60", "--template", "xml", "--json")[1])
     assert answer["total_tokens"] <= 60
     assert answer["text"].startswith("<")
+
+
+@pytest.mark.parametrize("command", ["context", "recall"])
+def test_what_is_printed_is_in_the_language_that_is_asked_for(cli: Run, command: str) -> None:
+    """Headers and labels alone, also of a conversation in another language; a language without labels is refused."""
+    written = {language: cli(command, "peanuts", "--language", language)[1] for language in ("en", "zh")}
+    assert "## User preferences" in written["en"]
+    assert "## 用户偏好" in written["zh"]
+    assert not re.search("^## [A-Z]", written["zh"], re.MULTILINE)
+    assert all("peanut" in text for text in written.values())
+    assert json.loads(cli(command, "peanuts", "--language", "zh", "--json")[1])["language"] == "zh"
+    assert cli(command, "peanuts", "--language", "fr")[0] == 2
 
 
 def test_ask_prints_the_answer_and_what_it_rests_on(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -133,6 +133,29 @@ def test_its_results_can_be_inspected_later(
     assert cli_process.processes_of(demo_home) == []
 
 
+def test_a_correction_in_a_later_session_holds(
+    first: subprocess.CompletedProcess[str], demo_home: Path, tmp_path: Path
+) -> None:
+    """Where Mei's brother lives was said in the first session and put right in the sixth: lists and windows have what
+    holds now, its history has what was said first, and the former turn is marked."""
+    former, now = "a brother who lives in Xiamen", "a brother Wei who lives in Zhangzhou"
+    (change,) = [line for line in _section(first.stdout, "What changed") if "brother" in line]
+    assert re.search(rf"{former}.* \(until 2025-05-28\)  →  has {now}$", change), change
+    listed = json.loads(cli_process.run(demo_home, "facts", "--json", cwd=tmp_path).stdout)
+    assert [fact["value"]["text"] for fact in listed if fact["key"] == "mei:family:brother:place"] == [f"has {now}"]
+    before = json.loads(cli_process.run(demo_home, "facts", "--as-of", "2025-04-01", "--json", cwd=tmp_path).stdout)
+    assert any(former in str(fact["value"]) for fact in before)
+    asked = ("context", "Where does Mei's brother Wei live?", "--tokens", "500")
+    window = cli_process.run(demo_home, *asked, cwd=tmp_path).stdout
+    facts, _, turns = window.partition("## Relevant memories")
+    assert f"- [profile] Mei has {now} (28 May 2025)" in facts
+    assert former not in facts
+    (marked,) = [line for line in turns.splitlines() if "My brother Wei lives in Xiamen" in line]
+    assert marked.endswith(f"(since changed: Mei has {now}, from 28 May 2025)")
+    (correction,) = [line for line in turns.splitlines() if "Actually, Wei lives in Zhangzhou, not in Xiamen." in line]
+    assert "since changed" not in correction
+
+
 def test_a_second_run_duplicates_nothing_and_shows_the_same(
     first: subprocess.CompletedProcess[str], demo_home: Path
 ) -> None:

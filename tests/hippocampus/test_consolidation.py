@@ -333,6 +333,59 @@ async def test_a_job_makes_one_generate_call_and_one_embedding_call(pool: asyncp
     assert (await counts(pool))["vectors"] == 60
 
 
+@pytest.mark.parametrize(
+    ("turns", "values", "moved"),
+    [
+        (
+            (
+                "My husband Jonas is a paramedic. We fly to Oslo next May. I'm allergic to shellfish.",
+                "We fly in June, not in May, and I'm not allergic to shellfish after all.",
+            ),
+            {"husband": "Jonas, paramedic", "trip": "Oslo, May 2027", "allergy": "shellfish"},
+            "Oslo, June 2027",
+        ),
+        (
+            ("我老公叫陈明，是消防员。我们明年五月去奥斯陆。我对虾过敏。", "我们六月去，不是五月。我其实不对虾过敏。"),
+            {"husband": "陈明，消防员", "trip": "奥斯陆，2027年5月", "allergy": "虾"},
+            "奥斯陆，2027年6月",
+        ),
+    ],
+    ids=["english", "chinese"],
+)
+async def test_a_models_dates_people_and_corrections_are_stored_as_it_gave_them(
+    pool: asyncpg.Pool, gemini: FakeGemini, turns: tuple[str, str], values: dict[str, str], moved: str
+) -> None:
+    """A relative is named and a plan dated; a later slice dates the plan anew, and takes back the allergy."""
+    replies = (
+        [{"key": key, "value": value} for key, value in values.items()],
+        [{"key": "trip", "value": moved}, {"key": "allergy", "value": values["allergy"], "ended": True}],
+    )
+    connection = GeminiConnection(api_key="k", base_url=gemini.base_url, timeout_seconds=WAIT_SECONDS)
+    generator = GeminiGenerator(connection)
+    worker = MemoryConsolidationWorker(pool, generator, LocalEmbedder())
+    try:
+        for turn, facts in zip(turns, replies, strict=True):
+            thread_id = await talk(pool, said("user", turn))
+            given = [{"type": "profile", "confidence": 0.9, "source_turns": [1], **each} for each in facts]
+            text = json.dumps({"facts": given, "insights": []}, ensure_ascii=False)
+            gemini.script("text", operation="generateContent", text=text)
+            await worker.consolidate(thread_id, JobType.DEEP_REFLECTION, wait=False)
+            (job,) = await work_off(pool, worker)
+            assert job.status is JobStatus.COMPLETED
+    finally:
+        await generator.close()
+    current = await pool.fetch("SELECT key, value FROM facts WHERE valid_until IS NULL")
+    assert {row["key"]: row["value"] for row in current} == {"husband": values["husband"], "trip": moved}
+    history = await pool.fetch(
+        "SELECT key, array_agg(value ORDER BY valid_from) AS said FROM fact_versions GROUP BY key"
+    )
+    assert {row["key"]: row["said"] for row in history} == {
+        "husband": [values["husband"]],
+        "trip": [values["trip"], moved],
+        f"allergy:{values['allergy']}": [values["allergy"], None],
+    }
+
+
 async def test_a_slice_is_sent_once_although_the_connection_was_cut_before_the_commit(
     pool: asyncpg.Pool, gemini: FakeGemini
 ) -> None:

@@ -97,3 +97,37 @@ def test_it_explains_the_accepted_types() -> None:
     text = prompts.load("deep_reflection").text
     for word in (*extraction.MODEL_FACT_TYPES, *extraction.IMPORTANCES, "ended", "repeats", transcript.KNOWN):
         assert f"`{word}`" in text
+
+
+#: What a prompt asks for, by the words that ask: corrections, dates and people, and the language in which it is kept.
+ASKED = {
+    "deep_reflection": {
+        "corrections": (
+            "true for what is taken back",
+            "key and value are then those that it was known by",
+            "What is corrected within the slice is given as it stands at the end",
+            "a new value of a key replaces the old one by itself",
+        ),
+        "dates": ('"Yesterday", "next May" become dates', "worked out from the turn's time", "a plan keeps its date"),
+        "people": (
+            "Of somebody other than the user it begins with their name",
+            "A relation is the user's fact, its value says who",
+        ),
+        "language": ("in the language of the conversation", "以后请用中文回答"),
+    },
+    "fast_replay": {
+        "corrections": ("decisions, conclusions and corrections", "what was corrected stands as corrected"),
+        "dates": ("Names, numbers, dates and places stay exact",),
+        "people": ("Call the speakers by their names",),
+        "language": ("in the language of most of the conversation",),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "subject"), [(name, subject) for name, subjects in ASKED.items() for subject in subjects], ids=str
+)
+def test_it_asks_for_corrections_dates_and_people(name: prompts.PromptName, subject: str) -> None:
+    """Each is asked for in plain words, which may be wrapped anywhere; to leave one out is a decision."""
+    text = " ".join(prompts.load(name).text.split())
+    assert [words for words in ASKED[name][subject] if words not in text] == []

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import random
 import re
 
 import asyncpg
 import pytest
 
+from benchmarks import diaries
 from hippocampus.providers.local.embedding import LocalEmbedder
+from hippocampus.providers.protocols import Embedder
 from hippocampus.search import MemorySearch, SearchFilter
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -15,6 +19,7 @@ from tests.support.paths import DATA
 
 APP, USER = "app", "mei"
 DIALOGUES = DATA / "dialogues_zh.txt"
+LOCAL = LocalEmbedder()
 TURNS = SearchFilter(sources=("message",), messages="all")
 
 # Turns of one conversation, and questions with the index of the turn that answers.
@@ -123,9 +128,9 @@ async def ingest(pool: asyncpg.Pool, session_id: str, turns: list[tuple[str, str
     )
 
 
-async def found(pool: asyncpg.Pool, query: str, limit: int) -> list[str]:
-    """The texts of the best turns."""
-    search = MemorySearch(pool, LocalEmbedder())
+async def found(pool: asyncpg.Pool, query: str, limit: int, embedder: Embedder | None = LOCAL) -> list[str]:
+    """The texts of the best turns; without an embedder, by words alone."""
+    search = MemorySearch(pool, embedder)
     response = await search.search(
         app_name=APP, user_id=USER, query=query, limit=limit, narrow=TURNS, record_access=False
     )
@@ -142,6 +147,34 @@ async def test_seventy_chinese_questions_over_three_hundred_turns_find_their_tur
         await ingest(pool, f"s{number}", [(mark, author, text) for mark, author, text in turns])
     missed = [query for mark, query in questions if answers[mark] not in await found(pool, query, 10)]
     assert 1 - len(missed) / len(questions) >= 0.85, missed
+
+
+@pytest.mark.parametrize(("is_noisy", "least"), [(False, 0.85), (True, 0.65)], ids=["plain", "noisy"])
+async def test_chinese_questions_without_vectors_are_answered_at_least_as_well_as_by_plain_bm25(
+    pool: asyncpg.Pool, is_noisy: bool, least: float
+) -> None:
+    """Recall@10 of the questions as they are, and of each among three remarks that have nothing to do with the talk."""
+    sessions, questions = read_dialogues()
+    for number, turns in enumerate(sessions):
+        await ingest(pool, f"s{number}", turns)
+    said = [(speaker, text) for turns in sessions for _, speaker, text in turns]
+    notes = [f"{speaker}: {text}" for speaker, text in said]
+    answers = {mark: text for turns in sessions for mark, _, text in turns if mark}
+    ours = peers = 0
+    for mark, question in questions:
+        query = noisy(question) if is_noisy else question
+        ours += answers[mark] in await found(pool, query, 10, None)
+        best = diaries.plain_bm25(notes, query, "zh", 10)
+        peers += answers[mark] in [said[place][1] for place in best]
+    assert ours >= peers > 0
+    assert ours / len(questions) >= least
+
+
+def noisy(question: str) -> str:
+    """The question between remarks of the Chinese diaries, the same at every call."""
+    remarks = json.loads(diaries.SENTENCES.read_text(encoding="utf-8"))["zh"]["chatter"]
+    before, after, last = random.Random(question).sample(remarks, 3)
+    return f"{before}{question}{after}{last}"
 
 
 @pytest.mark.parametrize("corpus", [JAPANESE, KOREAN, MIXED], ids=["japanese", "korean", "mixed"])

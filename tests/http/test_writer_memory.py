@@ -71,6 +71,32 @@ async def test_search_can_be_narrowed(
     assert "memory" in await sources(query_embedding=vector, embedding_model=embedder.model)
 
 
+async def test_search_is_narrowed_by_the_metadata_of_turns_and_of_their_facts(
+    client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
+) -> None:
+    """A turn has the metadata of its event; a fact matches by the turns that it was extracted from."""
+    await append(client, session, say("plum jam", metadata={"shop": 7, "paid": True}), say("plum cake", metadata={}))
+    for number, key in enumerate(("jam", "cake"), 1):
+        await know(rows, app, key, "plum")
+        await rows.execute(
+            """UPDATE facts SET thread_id = t.id, source_seqs = $3, from_seq = $4, upto_seq = $4 FROM threads AS t
+               WHERE facts.app_name = $1 AND facts.key = $2 AND t.app_name = $1""",
+            *(app, key, [number], number),
+        )
+
+    async def found(**fields: Any) -> set[tuple[str, str]]:
+        response = await client.post(f"{user}/search", json={"query": "plum", **fields})
+        assert response.status_code == 200, response.text
+        return {(result["source"], result["content"]) for result in response.json()["results"]}
+
+    jam = {("message", "plum jam"), ("fact", "jam: plum")}
+    assert await found() == jam | {("message", "plum cake"), ("fact", "cake: plum")}
+    assert await found(metadata={"shop": 7}) == jam
+    assert await found(metadata={"shop": 7, "paid": True}, sources=["fact"]) == {("fact", "jam: plum")}
+    assert await found(metadata={"shop": 7}, sources=["message"]) == {("message", "plum jam")}
+    assert await found(metadata={"shop": 8}) == set()
+
+
 async def test_context_is_packed_into_its_budget(
     client: httpx.AsyncClient, user: str, session: str, app: str, rows: asyncpg.Connection
 ) -> None:

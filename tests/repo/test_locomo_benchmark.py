@@ -9,6 +9,7 @@ import asyncpg
 import numpy as np
 import pytest
 
+from benchmarks import locomo
 from benchmarks.locomo import embedder_of, evaluate, measure
 from hippocampus.providers.local.embedding import LocalEmbedder
 from tests.support.memory_rows import WordEmbedder
@@ -82,3 +83,16 @@ async def test_given_vectors_belong_to_the_file_they_were_made_for(tmp_path: Pat
     assert embedder is not None
     (turn, question) = await embedder.embed(["Bo: My sister sells tulips.", "What about zeppelins?"], "document")
     assert turn == question == [0.0, 0.0, 1.0, *[0.0] * 381]
+
+
+async def test_a_default_search_without_vectors_is_printed_beside_no_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Targets are of searches with vectors."""
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps([CONVERSATION]), encoding="utf-8")
+    monkeypatch.setattr("sys.argv", ["locomo", str(path), "--provider", "bm25", "--sources", "default"])
+    await locomo.main()
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0].startswith("bm25")
+    assert printed[-1].startswith("1-4")
