@@ -1,4 +1,4 @@
-"""What an installation needs for so many daily users: a model of queues, fed with measured service times.
+"""What an installation needs for a number of daily users: a model of queues, fed with measured service times.
 
     python -m benchmarks.capacity              print the table of docs/scaling.md
     python -m benchmarks.capacity --write      put it into docs/scaling.md

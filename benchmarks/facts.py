@@ -69,7 +69,7 @@ from workers.settings import Settings
 APP = "facts"
 FOLDER = Path(__file__).parent / "conversations"
 SETS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh")
-#: Those that nobody who changes the rules has read.
+#: Sets that no author of the rules has read.
 UNREAD = ("second", "eleventh")
 #: Those that rules may be made on.
 DEVELOPMENT = tuple(name for name in SETS if name not in UNREAD)

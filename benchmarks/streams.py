@@ -37,7 +37,7 @@ FRAME_ID = re.compile(rb"^id: ?([^\r\n]+)\n", re.MULTILINE)
 
 
 async def paced(total: int, work: object, per_second: int = PER_SECOND) -> None:
-    """Call `work(n)` so many times a second, without waiting for the previous call."""
+    """Call `work(n)` this many times a second, without waiting for the previous call."""
     began = time.monotonic()
     tasks = []
     for n in range(total):

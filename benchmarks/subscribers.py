@@ -25,7 +25,7 @@ _MARK = re.compile(rb'"mark":"([^"]+)"')
 _AT_ONCE = 50
 # After which no further frame is waited for.
 _SILENCE_SECONDS = 20.0
-# Of Linux: asks for the time at which what is read had arrived; the clock's seconds and nanoseconds.
+# Linux's option that asks when the data that is read had arrived, and the form of the reply: seconds and nanoseconds.
 _SO_TIMESTAMPNS = 35
 _TIME = struct.Struct("qq")
 
@@ -59,7 +59,7 @@ class Subscribers:
                 self._read()
 
     def read(self, frames: int) -> None:
-        """Read until so many frames have arrived, or none for a while."""
+        """Read until this many frames have arrived, or none for a while."""
         while self._frames < frames and self._read():
             pass
 

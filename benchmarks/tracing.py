@@ -18,7 +18,7 @@ from pulse.tracing.manager import TracingManager, current_tracing
 
 ROUNDS = 7
 SPANS = 50
-#: Of one step of a run: a fast tool, far less than a model takes.
+#: The time of one step of a run: a fast tool, far less than a model takes.
 STEP_SECONDS = 0.02
 
 

@@ -44,9 +44,9 @@ UNKNOWN_SESSION_ID: Final = "__unknown_session_id__"
 RESULTS_MAX: Final = 100
 #: How many hits are read at most for those that are left.
 _HITS_MAX: Final = 1000
-#: Of a turn and the query, compared from their start.
+#: How much of a turn and the query is compared, from their start.
 _COMPARED_CHARACTERS: Final = 1000
-#: In a memory's metadata: what its entry had besides its text.
+#: The key in a memory's metadata for what its entry had besides its text.
 _ENTRY = "adk"
 #: Options that other services of ADK read from `custom_metadata`. Kept as metadata, they would seem to act.
 _FOREIGN_OPTIONS: Final = frozenset(

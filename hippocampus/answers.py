@@ -46,7 +46,7 @@ QUESTION_LENGTH_MAX = 4_000
 WINDOW_TOKENS, WINDOW_TOKENS_MIN, WINDOW_TOKENS_MAX = 4_000, 100, 200_000
 ANSWER_TOKENS, ANSWER_TOKENS_MIN, ANSWER_TOKENS_MAX = 400, 50, 8_000
 ANSWER_SECONDS, ANSWER_SECONDS_MIN, ANSWER_SECONDS_MAX = 60.0, 0.001, 600.0
-#: Of the text of a citation.
+#: How much a citation shows of its text.
 _CITED_CHARACTERS_MAX = 2_000
 #: Without a model: how many items answer, and the least relevance of one.
 _PASSAGES_MAX = 5
@@ -80,10 +80,10 @@ class Citation:
     """What an answer rests on.
 
     Attributes:
-        id: of the memory, the fact or the turn.
+        id: the id of the memory, the fact or the turn.
         text: as it stands in the memory; at most 2,000 characters.
         session_id, sequence_nums: the turns that it is, or was extracted from; None and empty for what was given.
-        changed: what holds instead by now; '' if it ended without a successor, None if nothing has changed.
+        changed: what holds instead now; '' if it ended without a successor, None if nothing has changed.
     """
 
     source: CitedSource
@@ -150,8 +150,9 @@ class AnswerService:
         Args:
             question: 1 to 4,000 characters.
             language: of the answer; None: that of the question.
-            max_tokens: of the window that the model reads.
-            max_answer_tokens: of the answer's text. A model that thinks at length before it answers needs more.
+            max_tokens: the size of the window that the model reads.
+            max_answer_tokens: the length of the answer's text. A model that thinks at length before it answers needs
+                more.
             max_seconds: for everything: search, and all calls for one answer.
             asked_at: when the question is asked: 'yesterday' is the day before. None: now.
             time_zone: whose days it means, such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.

@@ -163,7 +163,7 @@ class MemoryEditor:
     async def confirm(self, app_name: str, user_id: str, target: UUID, *, by: str | None = None) -> Edit:
         """Confirm a memory or a fact: who did so and when is kept.
 
-        A fact is certain from then on, with a confidence of 1 and the value that it has by then; one that had ended
+        A fact is certain from then on, with a confidence of 1 and the value that it has then; one that had ended
         holds again. A memory is as strong as if it had been used now; an archived one is restored.
 
         Raises:

@@ -1,7 +1,7 @@
 -- The statements of what people write.
 
 -- name: target
--- app, user, id: the fact or memory of this id, also an archived memory; none where there is none
+-- app, user, id: the fact or memory of this id, archived memories included; no row if there is none
 SELECT 'fact' AS kind, fact_type, key, value FROM facts WHERE id = $3 AND app_name = $1 AND user_id = $2
 UNION ALL
 SELECT 'memory', memory_type, NULL, NULL FROM memories WHERE id = $3 AND app_name = $1 AND user_id = $2

@@ -7,7 +7,7 @@
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark admit the effects
 of one of them. The transaction that ends a slice's job enqueues a job for the rest.
 
-A generator that reads what is known of the user sees what the jobs before it have stored, also where jobs of the user's
+A generator that reads what is known of the user sees what the jobs before it have stored, even where jobs of the user's
 sessions run at once: in one process they derive one after another; between processes, a job that finds at its end that
 something else is known stores nothing, and derives again. No connection is held meanwhile.
 """

@@ -36,7 +36,7 @@ from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
-from pulse import collecting
+from pulse import gc_pause
 from pulse.errors import InvalidInputError
 from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContextAssembler", "ContextItem", "ContextWindow"]
 
-#: Of a stable window: turns of other sessions.
+#: A stable window takes one turn of other sessions per this many tokens of its budget, and at most this many.
 EARLIER_TOKENS, EARLIER_MAX = 10, 2000
 #: Calls of a window counter for one window.
 RECOUNTS_MAX = 4
@@ -66,13 +66,13 @@ class ContextAssembler:
     """Assembles context windows.
 
     Args:
-        pool: of `pulse.database.create_pool`.
+        pool: made by `pulse.database.create_pool`.
         embedder: turns queries into vectors; without one, and without a given vector, text alone is searched.
         max_tokens: the default budget; each call may give its own.
         system_ratio, memory_ratio, history_ratio, fact_ratio: shares of the budget, not negative, in sum at most 1.
             Other sections use what a section leaves unspent. Where turns match the query, they come before all but
             the newest turns of the session and what memories and facts earn: see `hippocampus.context.packing`.
-        counter: of tokens; the default is `hippocampus.text.tokens.count_tokens`.
+        counter: counts tokens; the default is `hippocampus.text.tokens.count_tokens`.
         window_counter: asks the model to count the written window; if that is over the budget, the window is packed
             again, smaller. If the model does not answer, the first count holds.
         language: of headers and labels; None: that of the conversation. Each call may give its own.
@@ -146,7 +146,7 @@ class ContextAssembler:
             session_id: whose newest turns are the history; None: no history.
             query: what is searched for, usually the user's last message. Blank: nothing is searched, the window holds
                 the facts of highest confidence, the newest summaries and the history.
-            query_embedding: of the query, by the model that `embedding_model` names; None: the embedder makes it.
+            query_embedding: the query's vector, by the model that `embedding_model` names; None: the embedder makes it.
             system_prompt: taken whole, whatever its share; the app's instructions that are in force follow it, except
                 those whose metadata have ``"context": false``.
             max_tokens: this call's budget.
@@ -159,7 +159,7 @@ class ContextAssembler:
                 first, cut so that they stay equal for many turns; behind them, in an eighth of the budget, what the
                 query picks. It holds less of what the query asks for, and takes two more statements.
             record_access: count the memories of the window as used.
-            documents: of `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
+            documents: from `hippocampus.knowledge.KnowledgeService.part`: parts of documents that match the query and
                 that the user may read, within their share; the other shares divide the rest. It takes another
                 statement. None: no documents.
             asked_at, time_zone: when the query is asked, and whose days its times mean; see `MemorySearch.search`. The
@@ -272,7 +272,7 @@ class ContextAssembler:
         )
         if language is None:
             language = language_of_rows(rows, text)
-        with collecting.paused():
+        with gc_pause.paused():
             rows = in_order(rows, text)
         ranked = await self._reranking.order(
             self._pool, app_name, text, matched(rows), lambda row: str(row["content"])[:CHARACTERS_MAX]
@@ -290,7 +290,7 @@ class ContextAssembler:
             ranked.failure,
             asked.tzinfo,
         )
-        with collecting.paused():
+        with gc_pause.paused():
             found_rows = [*(ranked.results if ranked.is_reranked else ()), *rows]
             candidates = read_candidates(found_rows, language, found.zone)
         return candidates, rows[0]["instructions"] or [], found
@@ -358,7 +358,7 @@ class ContextAssembler:
         packer = pack if earlier is None else partial(pack_stable, earlier=earlier)
 
         def packed(tokens: int) -> ContextWindow:
-            with collecting.paused():
+            with gc_pause.paused():
                 return packer(
                     candidates,
                     max_tokens=tokens,

@@ -71,7 +71,7 @@ class AddedMessages:
     """The outcome of `Hippocampus.add`.
 
     Attributes:
-        session_id: of the session that holds the messages.
+        session_id: the session that holds the messages.
         added: how many were appended.
         known: how many the session held already.
     """
@@ -126,7 +126,7 @@ class Hippocampus:
 
         Args:
             database: a URL (``postgresql://…``), a pool of `pulse.create_pool`, which stays the caller's to close, or
-                `pulse.Cells`: then the app's own cell is used, also after the app has moved.
+                `pulse.Cells`: then the app's own cell is used, even after the app has moved.
             app: the application that all sessions and memories belong to.
             language: of the headers and labels of context windows; None: that of each conversation.
             embedder: must be the one that the workers use: vectors of two models are never compared. None: searches
@@ -343,7 +343,7 @@ class Hippocampus:
                 tool calls is left out). Optional: ``id``, ``name``, ``timestamp`` or ``created_at`` (seconds since
                 1970, ISO 8601 or a datetime), ``tool_calls``, ``metadata``; other keys are kept with the event.
             session: its id; None creates a session.
-            metadata: of each message that is appended, in addition to its own; `search` can filter by them.
+            metadata: added to that of each message that is appended; `search` can filter by it.
 
         Raises:
             InvalidInputError: a message has no known role, no content or a time that cannot be read, two have the same
@@ -425,7 +425,7 @@ class Hippocampus:
                 `ContextAssembler.assemble`.
             documents: the share of the budget, up to 1, for documents that match; 0: none. Their items have the
                 citation as metadata.
-            corpora: of these documents; None: all that the user may read, with these `roles`.
+            corpora: where these documents are; None: all that the user may read, with these `roles`.
             asked_at, time_zone: as for `search`.
 
         Raises:
@@ -514,7 +514,7 @@ class Hippocampus:
 
         Args:
             language: of the answer; None: that of the question.
-            max_tokens: of the window that the generator reads; max_answer_tokens: of the answer.
+            max_tokens: the size of the window that the generator reads; max_answer_tokens: that of the answer.
             max_seconds: for everything.
             asked_at, time_zone: as for `search`.
 
@@ -576,7 +576,8 @@ class Hippocampus:
                 attempts += 1
                 if attempts >= _ATTEMPTS_MAX:
                     raise ConcurrencyConflictError(
-                        f"session {key.session_id!r}: other writers were first {attempts} times in a row; retry later"
+                        f"session {key.session_id!r}: lost the race to other writers {attempts} times in a row;"
+                        " retry later"
                     ) from error
                 COUNTS.conflict_retries += 1
                 await backoff.wait()

@@ -28,7 +28,7 @@ HippocampusError
     │       └── CallPostponedError     the local gate holds the call back: shared limit, or the provider is down
     └── PermanentProviderError     the same call will fail again (bad key, unknown model, bad request)
         ├── BlockedReplyError      the provider refused the content
-        └── MalformedReplyError    the reply violates the schema, also after one repair attempt; `raw_reply` holds it
+        └── MalformedReplyError    the reply violates the schema, even after one repair attempt; `raw_reply` holds it
 """
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class BlockedReplyError(PermanentProviderError):
 
 
 class MalformedReplyError(PermanentProviderError):
-    """The reply violates the schema, also after one repair attempt. `raw_reply` holds the whole last reply."""
+    """The reply violates the schema, even after one repair attempt. `raw_reply` holds the whole last reply."""
 
 
 #: The error class of each SQLSTATE that the SQL functions of the memory or of the session engine raise.

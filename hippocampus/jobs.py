@@ -57,7 +57,7 @@ async def enqueue_session(
 
 
 async def get(pool: Pool, job_id: UUID, *, app_name: str | None = None, user_id: str | None = None) -> ConsolidationJob:
-    """Return a job, also an archived one.
+    """Return a job, archived or not.
 
     Args:
         app_name: only a job of this app.
@@ -88,7 +88,7 @@ async def list_jobs(
     """List jobs that are not yet archived, the newest first; None does not narrow.
 
     Args:
-        error_code: of the last attempt: an HTTP status, or a word such as ``timeout`` or ``malformed``.
+        error_code: how the last attempt failed: an HTTP status, or a word such as ``timeout`` or ``malformed``.
         before: the id of the last job of the page before.
 
     Raises:

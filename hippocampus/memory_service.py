@@ -240,9 +240,9 @@ class OpenMemoryService:
         """List the facts that hold of a user, by type and key.
 
         Args:
-            key: of one fact, also in a spelling that was merged into it; or of a collection, for its elements.
+            key: the key of one fact, or a spelling that was merged into it; or of a collection, for its elements.
             as_of: what was true then; None: what is true now.
-            known_at: as it was recorded by then; None: by now.
+            known_at: as it was recorded at this time; None: now.
             after: type and key of the last fact of the page before.
         """
         check_limit(limit, PAGE_SIZE_MAX)

@@ -20,7 +20,7 @@ class MemoryTypeEntry:
     """What the engine knows of a type of memories.
 
     Attributes:
-        initial_score: of a memory without an importance of its own, 0 to 1.
+        initial_score: the score of a memory without its own importance, 0 to 1.
         by_importance: the initial scores of memories with one.
         in_time_slices: whether the SQL of `MemoryRetentionManager.get_episodic_memories_by_time_slice` returns it.
         in_blank_context: whether the SQL of a context window without a query takes the newest of it.

@@ -81,7 +81,7 @@ def read_messages(messages: Messages, metadata: Mapping[str, Any] | None = None)
     """Return the messages of a conversation. Those that instruct the model and empty replies of it are left out.
 
     Args:
-        metadata: of each message, in addition to its own.
+        metadata: added to that of each message.
 
     Raises:
         InvalidInputError: there is no message, one has no known role, no content, a time that cannot be read or invalid

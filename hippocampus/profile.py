@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ProfileKind: TypeAlias = Literal["instruction", "rule", "profile", "preference", "custom", "insight"]
 
 PROFILE_TOKENS, PROFILE_TOKENS_MIN, PROFILE_TOKENS_MAX = 600, 20, 20_000
-#: Of the page, what facts take before insights.
+#: The part of the page that facts take before insights.
 _FACT_PART = 0.7
 _FACTS_MAX, _INSIGHTS_MAX, _INSTRUCTIONS_MAX = 500, 50, 50
 #: Values of a collection on one line, and the characters of one text.
@@ -64,7 +64,7 @@ class ProfileLine:
     Attributes:
         kind: the type of the fact; or ``insight``, or ``instruction``: one that follows from the user's feedback.
         text: one line.
-        ids: of the facts, one for each value of a collection, of the memory, or of the approved proposal.
+        ids: the ids of the facts, one for each value of a collection, of the memory, or of the approved proposal.
         since: since when it is true; of a collection, since its newest value.
         is_standing: it has its place in every prompt: rules, allergies, diets, instructions.
     """
@@ -82,7 +82,7 @@ class Profile:
 
     Attributes:
         lines: grouped by kind; empty if nothing is known.
-        total_tokens: of the text, never over `max_tokens`.
+        total_tokens: the size of the text, never over `max_tokens`.
         left_out: how many facts and instructions that hold are not on the page.
     """
 
@@ -111,7 +111,7 @@ async def read_profile(
     """Read what is known of a user.
 
     Args:
-        max_tokens: of the page, by `count_tokens`.
+        max_tokens: the size of the page, by `count_tokens`.
         language: of the titles; None: that of the lines.
         as_of: what was true then, and the insights into conversations until then that are still stored.
 

@@ -33,7 +33,7 @@ __all__ = ["PromptReranker", "Reranker", "ScorerReranker"]
 
 #: How many of the best results are reordered; the rest keep their order after them.
 RERANK_DEPTH = 50
-#: After which a reranker is not waited for, by default.
+#: How long a reranker is waited for, by default.
 RERANK_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)

@@ -151,7 +151,7 @@ class MemoryRetentionManager:
     async def record_batch_access(
         self, memory_ids: Sequence[UUID], *, app_name: str | None = None, user_id: str | None = None
     ) -> int:
-        """Count one access to each memory, also if its id is given twice; return how many there were.
+        """Count one access to each memory, even if its id is given twice; return how many there were.
 
         An access is a use: a search returned the memory, or a context window holds it. Listing is not.
 

@@ -18,7 +18,7 @@ import structlog
 from hippocampus.errors import BY_SQLSTATE, EmbeddingDimensionError, ProviderError
 from hippocampus.memory_types import MEMORY_TYPES
 from hippocampus.names import check_names, check_word, check_zones, moment_asked
-from hippocampus.providers.chunking import normalise
+from hippocampus.providers.embedding_chunks import normalise
 from hippocampus.records import DIMENSIONS_MAX, MemoryType, Vector, has_direction
 from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.text.time_cues import time_cues
@@ -100,7 +100,7 @@ class SearchFilter:
         memory_types: only memories of these types, so neither facts nor messages.
         session_id: only what belongs to this session, or was extracted from it.
         since, until: the time of the conversation, `until` exclusive.
-        as_of, known_at: facts as they were true then, and as they were recorded by then; None: now.
+        as_of, known_at: facts as they were true at the first time, and recorded at the second; None: now.
         metadata: rows whose metadata contain this (JSONB containment); of a fact, those of a turn that it was extracted
             from.
         min_relevance: 0 to 1, see `SearchMemoryResult.relevance_score`.
@@ -161,7 +161,7 @@ class SearchMemoryResult:
     """One row that matches.
 
     Attributes:
-        memory_id: of the memory, the fact or the message.
+        memory_id: the id of the memory, the fact or the message.
         memory_type: episodic, semantic or summary; of a fact its type; of a message its role.
         relevance_score: 0 to 1, the same whatever else matches: the cosine similarity, or the weighted part of the
             query's words that the row holds, whichever is greater.
@@ -219,9 +219,9 @@ class MemorySearch:
     """Searches memories, facts and messages of one user of one app.
 
     Args:
-        pool: of `pulse.database.create_pool`.
+        pool: made by `pulse.database.create_pool`.
         embedder: turns queries into vectors; without one, and without a given vector, only the text is searched.
-        weights: of the parts of a match.
+        weights: the weights of the parts of a match.
         on_degraded: called with the name of the error's class when a query's embedding fails.
         reranker: reorders the best results; None: the order of the search.
         rerank_seconds: after which the order of the search stands.
@@ -267,12 +267,12 @@ class MemorySearch:
 
         Args:
             limit: 1 to 1,000.
-            query_embedding: of the query, by the model that `embedding_model` names (default: the embedder's). None:
-                the embedder makes it.
+            query_embedding: the query's vector, by the model that `embedding_model` names (default: the embedder's).
+                None: the embedder makes it.
             asked_at: against which the query's times are resolved, such as 'last Friday'. None: now.
             time_zone: whose days they mean, such as Asia/Tokyo. None: the zone of `asked_at`, or UTC.
             record_access: count memories that are returned with a relevance of at least `USED_RELEVANCE_MIN` as used.
-            weights: of this search, instead of those of the object.
+            weights: for this search, instead of those of the object.
             explain: return the parts of each score.
 
         Raises:

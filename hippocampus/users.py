@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulse.database import Pool
 
 USERS_MAX: Final = 200
-#: Counts stop here: this value means at least so many.
+#: Counts stop here: this value means that many or more.
 COUNTED_MAX: Final = 1000
 #: Names that one page examines for a text.
 _EXAMINED_MAX: Final = 2000

@@ -59,7 +59,7 @@ class Cells:
     Args:
         default: the address of the default cell, which is called ``main``.
         others: the addresses of the others, by name: lower-case letters, digits, hyphens and underscores.
-        schema: of an address that names none (``?schema=…``); by default ``public``.
+        schema: for an address that names none (``?schema=…``); by default ``public``.
     """
 
     def __init__(self, default: str, others: Mapping[str, str] | None = None, *, schema: str | None = None) -> None:

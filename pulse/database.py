@@ -28,7 +28,7 @@ Connection = bounded_pool.Connection
 Pool = bounded_pool.Pool
 
 SERVER_VERSION_NUM_MIN = 160000
-#: Of a schema's name, as of any name in PostgreSQL.
+#: The length of a schema's name, as of any name in PostgreSQL.
 SCHEMA_BYTES_MAX = 63
 _ADDRESS = re.compile(
     r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*)://(?:(?P<user>[^:@/?]*)(?::[^@/?]*)?@)?"

@@ -146,7 +146,7 @@ class PoolerError(PulseError):
 
 
 class AppMovingError(PulseError):
-    """The app is being moved to another cell. Nothing was changed. Retry in a moment: it is served there by then."""
+    """The app is being moved to another cell. Nothing was changed. Retry in a moment: the other cell then serves it."""
 
 
 class WrongCellError(PulseError):

@@ -10,7 +10,7 @@
     observe                         TOOL_CALL_RESULT
     step_start, step_end            STEP_STARTED, STEP_FINISHED
     custom, activity, subagent_…    CUSTOM, ACTIVITY_…, SUBAGENT_…: see `pulse.agui.wire`
-    any with a state delta          STATE_DELTA, also from another run or from none
+    any with a state delta          STATE_DELTA, from this run, another one or none
     complete, error, cancelled      open messages are closed; RUN_FINISHED or RUN_ERROR
     work_plan and the like          CUSTOM hippocampus:work_plan
     any other                       RAW
@@ -46,8 +46,8 @@ from pulse.scopes import Scope, parse_state_prefix
 _CUSTOM_TYPES = frozenset(
     {"work_plan", "pattern_match", "skill_matched", "skill_execution_start", "skill_execution_complete"}
 )
-#: In the actions of a run's first event, and the name of the CUSTOM event: keys that the client of the run changed, but
-#: another writer too, whose values stand.
+#: The key in the actions of a run's first event, and the name of the CUSTOM event, for keys that the client of the run
+#: and another writer changed: the other writer's values stand.
 STATE_CONFLICT = "hippocampus:state_conflict"
 _SILENT_TYPES = frozenset({RUN_STARTED, STATE_UPDATE, ADK_EVENT})
 #: The frames with which a run begins, for a new client.
@@ -82,13 +82,13 @@ class EventBridge:
 
     Args:
         thread_id: the session's id, which clients know as the thread's.
-        first_sequence: of the run's first event.
+        first_sequence: the number of the run's first event.
         known: the state as it was read; changes before it are not sent again.
         cursor: what the client has; None for a new client.
         with_history: whether a new client gets the conversation before the run.
         before: the state of a client that has followed the thread up to this run, and its conversation.
         is_shared: translate for several clients at once: those that have the state `before`, and those that do not.
-        shown_run_id: of an event of no run, which is sent as a run of its own that ends after it.
+        shown_run_id: the run as which an event of no run is sent, and which ends after it.
     """
 
     def __init__(

@@ -133,7 +133,7 @@ class Appended:
     """The outcome of an append: the stored events in the order given, and the session's version after it.
 
     Attributes:
-        last_sequence_num: of the session's newest event.
+        last_sequence_num: the number of the session's newest event.
         new_events: the events that were not stored before.
         user_version, app_version: of the shared states; None if this append did not change them.
     """

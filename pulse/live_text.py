@@ -27,7 +27,7 @@ Kind: TypeAlias = Literal["text", "thought", "act"]
 
 #: Pieces within this time are pushed together.
 COALESCE_SECONDS = 0.04
-#: The writer waits once more characters than this are not pushed yet.
+#: Above this many unpushed characters, `push` waits.
 _WAITING_MAX = 65_536
 _CLOSE_SECONDS = 2.0
 
@@ -98,7 +98,7 @@ class DeltaCarrier(Protocol):
         """
 
     async def drop(self, run: RunKey, message_ids: Sequence[str]) -> None:
-        """Delete messages that are stored by now, or never will be."""
+        """Delete messages that have been stored, or never will be."""
 
     async def send(self, run: RunKey, content: Mapping[str, Any]) -> None:
         """Deliver an event to the present watchers of a run, once; it is not kept.
@@ -163,7 +163,7 @@ class LiveText:
             await asyncio.wait({self._flushing}, timeout=_CLOSE_SECONDS)
 
     async def end(self) -> str:
-        """Push what waits, within a short time, and return the whole text."""
+        """Push the rest, within a short time, and return the whole text."""
         if self._flushing is not None:
             await asyncio.wait({self._flushing}, timeout=_CLOSE_SECONDS)
         self.abandon()
@@ -187,7 +187,7 @@ class LiveText:
             self._flushing.cancel()
 
     async def _flush_soon(self) -> None:
-        """Push what waits, at once; then every `COALESCE_SECONDS` what was added since, until nothing was."""
+        """Push the waiting text at once; then every `COALESCE_SECONDS` what was added since, until nothing was."""
         while self._waiting:
             piece, self._waiting = "".join(self._waiting), []
             began = asyncio.get_running_loop().time()

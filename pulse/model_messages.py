@@ -10,9 +10,9 @@ from pulse.redaction import mask_and_cut
 from pulse.tools.redaction import redacted
 from pulse.tracing.records import HIDDEN, TEXT_MAX
 
-#: Of one text in a message, in characters: the first that makes the message fit.
+#: Characters of one text in a message: the first of these limits with which the message fits.
 _TEXTS_MAX: Final = (1000, 200, 40)
-#: Of one message, or of one list in it.
+#: Items of one message, or of one list in it.
 _ITEMS_MAX: Final = 16
 _DEPTH_MAX: Final = 8
 

@@ -1,7 +1,7 @@
 """Secrets in what users and agents write: found, and masked or refused, before anything is stored.
 
 An app's policy decides (`redaction`: ``off``, ``mask`` or ``refuse``). The statement gateway applies it to the
-arguments that a statement declares, so that nothing is stored on a way of its own. `SecretRedactor` is the default; a
+arguments that a statement declares, so that nothing bypasses it. `SecretRedactor` is the default; a
 process may use another by `use_redactor`, or by HIPPOCAMPUS_REDACTOR.
 
 What was found is counted by kind, and is never logged: neither is its length nor a hash of it.
@@ -26,7 +26,7 @@ RedactionObserver: TypeAlias = Callable[[str, str, int], None]
 
 Given = TypeVar("Given")
 
-#: A secret of a JSON member is at most so long to be found by the member's name alone.
+#: The greatest length of a JSON member's secret that is found by the member's name alone.
 _NAMED_LENGTH_MAX: Final = 4096
 _DEPTH_MAX: Final = 250
 #: Read beyond a cut: longer than most secrets. Of a private key the rest is found without its end.
@@ -123,7 +123,7 @@ _CARD = re.compile(
 )
 _PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", re.ASCII)
-# Of a key that was cut short: its lines, also as JSON or a shell writes line ends.
+# The lines of a key that was cut short, with line ends as in text, in JSON or in a shell.
 _PEM_BODY = re.compile(r"(?:[A-Za-z0-9+/=\s]|\\n|\\r|(?:Proc-Type|DEK-Info|Version|Comment):[^\n]{0,100}+)*+", re.ASCII)
 _DIGITS = re.compile(r"\d{4}", re.ASCII)
 _SECRET_NAMES: Final = frozenset(
@@ -228,7 +228,7 @@ def mask_secrets(text: str, mask: str) -> str:
 
 
 def mask_and_cut(text: str, limit: int, mask: str) -> str:
-    """Return at most `limit` characters of a text with masks, also in place of a secret that lies across the cut."""
+    """Return at most `limit` characters of a text with masks, one of them for a secret that lies across the cut."""
     head = text[: limit + _CUT_MARGIN]
     shown = mask_secrets(head, mask)
     if len(head) < len(text):

@@ -16,7 +16,7 @@ from pulse.postgres.statements import Statements
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: From the issue of a ticket to the last connection that it opens.
+#: The time from the issue of a ticket to the last connection that it opens.
 TICKET_SECONDS = 900.0
 _STATEMENTS = Statements("pulse", "tickets.sql")
 

@@ -18,7 +18,7 @@ from workers.settings import SettingsError
 if TYPE_CHECKING:
     from pulse.runs.agents import Agent
 
-#: Where an entry can be from; the writer that reads it does not know which.
+#: The sources of an entry; the writer that reads it does not know which of them it is from.
 _ORIGIN = "of --agent or HIPPOCAMPUS_AGENTS"
 
 

@@ -39,7 +39,7 @@ _STATEMENTS = Statements("workers", "doctor.sql")
 Verdict: TypeAlias = Literal["ok", "warning", "problem"]
 
 SKEW_SECONDS_MAX = 1.0
-#: Of a process, as it was registered: the statement may have waited.
+#: The larger limit for a process's clock: the statement that registered it may have waited.
 PROCESS_SKEW_SECONDS_MAX = 5.0
 FREE_BYTES_MIN = 1 << 30
 TRANSACTION_SECONDS_MAX = 300.0

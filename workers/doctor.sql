@@ -10,7 +10,7 @@ SELECT extversion FROM pg_extension WHERE extname = 'vector'
 SELECT name, setting FROM pg_settings WHERE name = ANY ($1::text[])
 
 -- name: identity
--- Of the database, wherever it is reached.
+-- What identifies the database, wherever it is reached.
 SELECT system_identifier, current_database() FROM pg_control_system()
 
 -- name: replay_lag_seconds
@@ -53,7 +53,7 @@ SELECT role, count(*)::integer AS processes FROM metrics_targets
 WHERE seen_at > now() - make_interval(secs => $1) GROUP BY role
 
 -- name: oldest_transaction
--- Of this database, in seconds; it keeps dead rows from being removed.
+-- The age of the oldest transaction in this database, in seconds; it keeps dead rows from being removed.
 SELECT max(extract(epoch FROM now() - xact_start))::double precision FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
 
@@ -75,7 +75,7 @@ SELECT (SELECT count(*)::integer FROM consolidation_jobs WHERE status = 'failed'
        (SELECT max(oldest_seconds) FROM queue_ages()) AS oldest_seconds
 
 -- name: clocks
--- Live processes whose clock is off by more than so many seconds, seen within so many: the worst first.
+-- Live processes whose clock is off by more than this many seconds, and that were seen within this many: the worst first.
 SELECT role, host, clock_ahead_seconds FROM metrics_targets
 WHERE abs(clock_ahead_seconds) > $1 AND seen_at > now() - make_interval(secs => $2)
 ORDER BY abs(clock_ahead_seconds) DESC LIMIT 5

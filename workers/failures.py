@@ -49,7 +49,10 @@ class Failure:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same attempt may succeed later. Memory is short because of what else runs, here or beside it."""
+    """Whether the same attempt may succeed later.
+
+    `MemoryError` counts as transient: other work in this process or on this machine may have used the memory.
+    """
     return isinstance(error, (TransientProviderError, WatermarkMovedError, MemoryError, *_ELSEWHERE, *DATABASE_FAULTS))
 
 

@@ -204,5 +204,5 @@ class HippocampusClient(
         )
 
     async def metrics_targets(self) -> Sequence[Mapping[str, Any]]:
-        """List every live process's metrics address, for Prometheus's service discovery. Needs a key of every app."""
+        """List every live process's metrics address, for Prometheus's service discovery. Needs an all-apps key."""
         return tuple(await self._call("GET", "/metrics/targets"))

@@ -14,7 +14,7 @@ import httpx
 
 from hippocampus.client.errors import ConnectionFailedError, problem_of
 
-#: Of one attempt.
+#: The time limit of one attempt.
 TIMEOUT_SECONDS = 30.0
 #: Attempts at a safe call, the first included.
 ATTEMPTS_MAX = 4
@@ -30,8 +30,8 @@ class Calls:
     Args:
         base_url: such as http://127.0.0.1:8000.
         api_key: a key of `hippocampus keys create`; None if the API needs none.
-        timeout_seconds: of each attempt.
-        retry_wait_seconds_max: of all waits between the attempts of one call together.
+        timeout_seconds: the time limit of each attempt.
+        retry_wait_seconds_max: all waits between the attempts of one call together.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ from hippocampus.client.records import (
     pick,
 )
 
-#: For the way there and back, beyond the time that the writer has for an answer.
+#: Time for the request and the response, beyond the time that the writer has for an answer.
 _ANSWER_MARGIN_SECONDS = 5.0
 
 

@@ -1,4 +1,4 @@
-"""The calls about the autonomic layer. They need a key of every app."""
+"""The calls about the autonomic layer. They need an all-apps key."""
 
 from __future__ import annotations
 

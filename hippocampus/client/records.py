@@ -248,7 +248,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppSummary:
-    """An app, and how much it holds; 1000 means at least so many."""
+    """An app, and how much it holds; 1000 means that many or more."""
 
     app_name: str
     sessions: int
@@ -258,7 +258,7 @@ class AppSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSummary:
-    """A user, how much is remembered (1000 means at least so many), and what was said last."""
+    """A user, how much is remembered (1000 means that many or more), and what was said last."""
 
     user_id: str
     sessions: int

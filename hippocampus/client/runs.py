@@ -69,7 +69,7 @@ class RunCalls(Calls):
             holder: the name of this process, which every further call about the run repeats.
             run_id: unique in the app; a new UUID by default.
             message: the user's message that the run answers: its text, or AG-UI's parts.
-            message_id: of the message; by default one that follows from the run's id.
+            message_id: the message's id; by default one that follows from the run's id.
             alone: refuse while another run of the session is in progress (ConflictError).
             lease_seconds: how long the run outlives this call without another one; 30 by default.
         """

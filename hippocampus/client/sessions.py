@@ -116,7 +116,7 @@ class SessionCalls(Calls):
 
         Args:
             user_id, session_id: the session.
-            run_id: of one run of it; by default the ticket is for all of them.
+            run_id: one run of it; by default the ticket is for all of them.
             may_run: whether it also runs agents in the session; needs a key with the role `append`.
         """
         body = {"thread_id": session_id, "run_id": run_id, "may_run": may_run}

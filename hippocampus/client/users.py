@@ -16,7 +16,7 @@ class UserCalls(Calls):
         return pick(Caller, await self._call("GET", "/api/me"))
 
     async def apps(self, *, contains: str = "", page_size: int = 50) -> AsyncIterator[AppSummary]:
-        """Yield the apps whose names contain a text, by name. Needs a key of every app."""
+        """Yield the apps whose names contain a text, by name. Needs an all-apps key."""
         async for each in self._pages("/v1/apps", "apps", limit=page_size, contains=contains):
             yield pick(AppSummary, each)
 

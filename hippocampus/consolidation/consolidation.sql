@@ -62,7 +62,7 @@ ORDER BY m.created_at DESC, m.id DESC LIMIT $2
 SELECT lock_slice($1, $2, $3, $4)
 
 -- name: lock_user_memory
--- app, user; until the transaction ends, nobody else changes what is known of the user
+-- app, user; until the transaction ends, no other process changes what is known of the user
 SELECT lock_user_memory($1, $2)
 
 -- name: store_slice

@@ -86,7 +86,7 @@ async def keep_text(embedder: Embedder, stage: Stage, turns: Turns, code: str) -
     """Return what is kept of turns that the generator refuses: in the fast stage their text, in the deep stage nothing.
 
     Args:
-        code: of the refusal.
+        code: the code of the refusal.
 
     Raises:
         EmbeddingDimensionError: as `derive`.

@@ -115,7 +115,10 @@ def check_vectors(vectors: Sequence[Vector], texts: Sequence[str], model: str) -
     """
     sizes = sorted({len(vector) for vector in vectors})
     if len(sizes) > 1:
-        raise EmbeddingDimensionError(f"{model} returned vectors of {sizes} dimensions at once; nothing was written")
+        raise EmbeddingDimensionError(
+            f"{model} returned vectors of different dimensions ({', '.join(map(str, sizes))}) in one call; nothing was"
+            " written: check the embedder"
+        )
     if sizes and sizes[0] > DIMENSIONS_MAX:
         raise EmbeddingDimensionError(
             f"{model} returned vectors of {sizes[0]} dimensions; at most {DIMENSIONS_MAX} can be stored: choose another"

@@ -39,7 +39,7 @@ class JobEffects:
     Attributes:
         from_seq, upto_seq: the slice; None if the job ended and nothing is stored of it.
         turns: the first 200 turns of the slice.
-        turn_count: of the whole slice.
+        turn_count: turns of the whole slice.
         written: up to 500 rows.
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hippocampus.providers.chunking import split
+from hippocampus.providers.embedding_chunks import split
 from hippocampus.records import Turn
 from hippocampus.text.tokens import estimate_tokens
 

@@ -117,7 +117,7 @@ class MemoryReplay:
         Args:
             session_id: None for all of the user's sessions.
             apply: swap the memories; otherwise nothing is changed.
-            slices_max: end after so many slices that the models were asked about, without a comparison if there are
+            slices_max: end after this many slices that the models were asked about, without a comparison if there are
                 more: the next replay continues. None: all of them.
 
         Raises:

@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
     import asyncpg
 
-#: Candidates that are fetched: one per so many tokens of the budget, between two bounds; memories are always as many as
-#: may be. From `FULL_TOKENS` on the upper bounds grow with the square root of the budget, at most `GROWTH_MAX` times.
+#: Candidates that are fetched: one per this many tokens of the budget, between two bounds; of memories always the most
+#: that are allowed. From `FULL_TOKENS` on, the upper bounds grow with the square root of the budget, at most
+#: `GROWTH_MAX` times.
 MEMORIES_MAX = 20
 FACT_TOKENS, FACTS_MIN, FACTS_MAX = 100, 20, 60
 TURN_TOKENS, TURNS_MIN, TURNS_MAX = 40, 30, 200
 PASSAGE_TOKENS, PASSAGES_MIN, PASSAGES_MAX = 20, 20, 400
 FULL_TOKENS, GROWTH_MAX = 8000, 4
-#: Of one candidate that are packed; what is beyond is cut off, with the mark of a cut.
+#: Characters of one candidate that are packed; the rest is cut off, with the mark of a cut.
 CHARACTERS_MAX = 500_000
 
 Candidates: TypeAlias = Mapping[ContextType, Sequence[ContextItem]]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from hippocampus.context.window import ContextItem
 from pulse.errors import InvalidInputError
 
-#: Candidates that are fetched: one per so many tokens of their share, between two bounds.
+#: Candidates that are fetched: one per this many tokens of their share, between two bounds.
 DOCUMENT_TOKENS, DOCUMENTS_MIN, DOCUMENTS_MAX = 50, 5, 100
 
 #: Takes a query; app_name, user_id, limit, the query's vector and its model. The vector may be None: words alone.

@@ -3,7 +3,7 @@
 -- name: earlier_turns
 -- app, user, session or null, how many
 -- The newest turns of the user's other sessions that were said before the session began, the newest first: they stay the
--- same while the session continues. changed: what holds instead by now ('' if nothing does), since changed_at.
+-- same while the session continues. changed: what holds instead now ('' if nothing does), since changed_at.
 SELECT 'memory' AS context_type, 'message' AS source, m.id, m.role::text AS kind, m.author,
        left(m.content, 500001) AS content, 1::double precision AS relevance, m.thread_id, m.sequence_num AS from_seq,
        m.sequence_num AS upto_seq, m.occurred_at, m.session_id::text AS session_id, ARRAY[m.sequence_num] AS source_seqs,

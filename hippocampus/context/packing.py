@@ -4,7 +4,8 @@ The budget is that of the written text: headers and blank lines count. What is p
 
 1. the system prompt, whole;
 2. the newest turns of the session, taken backwards without a gap; a newest turn that is too long is cut;
-3. standing facts (allergies, diets, rules), in at most half of what the system prompt leaves, which 2 leaves them;
+3. standing facts (allergies, diets, rules), in at most half of what the system prompt leaves; step 2 keeps that room
+   free;
 4. memories and facts, as much as they earn: see `_caps`;
 5. parts of documents, if any are given, within their share;
 6. turns of any session that match the query, the best first, a question with its answer;
@@ -46,23 +47,24 @@ from hippocampus.text.tokens import TokenCounter, count_tokens
 CUT_MARK = " […]"
 CUT_TOKENS_MIN = 16
 
-#: Where turns match, the parts of the budget that others take before them.
+#: The parts of the budget that others take first, where turns match.
 _PARTS: Mapping[ContextType, float] = {"history": 0.08, "memory": 0.04, "fact": 0.05}
-#: Of it, memories and facts that hardly match: the newest summaries, the most certain facts.
+#: The part of it for memories and facts that hardly match: the newest summaries, the most certain facts.
 _KNOWN_PART = 0.25
 #: The least relevance of what is more than merely known.
 _RELEVANT = 0.5
 #: Standing facts take at most this part of what the system prompt leaves.
 _STANDING_PART = 0.5
-#: Turns that match best, whose question or answer beside them is taken as well, up to so many tokens.
+#: This many of the best matching turns are taken with the question or answer beside them, if that is short.
 _BESIDE_RANK = 8
 _BESIDE_TOKENS = 60
-#: In a stable window, what the query picks, and by how much the session grows before earlier conversations make room.
+#: The part of a stable window for what the query picks, and by which the session grows before earlier conversations
+#: make room.
 _PICKED_PART = 0.125
 _STABLE_STEP = 0.125
-#: A history of which the oldest turns are left out begins at a multiple of so many.
+#: A history of which the oldest turns are left out begins at a multiple of this many.
 _STABLE_TURNS = 16
-#: A turn that says little ranks so much further down.
+#: A turn that says little ranks further down by this factor.
 _SMALL_TALK_RANK = 1.5
 #: What may be left unused so that the history begins with the same turn for several turns.
 _ALIGNMENT_PART = 0.04
@@ -84,7 +86,7 @@ def pack(
     """Pack candidates into a budget.
 
     Args:
-        candidates: of memory and fact, the best first; of history, the newest turn first.
+        candidates: memories and facts, the best first; the history, the newest turn first.
         ratios: each section's share of `max_tokens`; that of documents only if they are part of the window. Where turns
             match the query, history, memories that are not turns, and facts take less at first.
         system_prompt: taken whole; if it exceeds its share, the others get less.
@@ -206,7 +208,7 @@ class _Packing:
         self._lines: dict[tuple[ContextType, int | None], _Line] = {}  # by position
         self._repeats: set[tuple[ContextType, int]] = set()
         self._contents: set[str] = set()
-        # Of what was taken: the sections, their passages, and the years of these, which are in the order of time.
+        # The sections of what was taken, their passages, and the years of these, which are in the order of time.
         self._sections: set[Section] = set()
         self._passages: set[tuple[Section, object]] = set()
         self._years: set[tuple[Section, int | None]] = set()
@@ -314,7 +316,7 @@ class _Packing:
             positions: among the memories.
             step: the session's turns are charged by whole ones, so that what is taken changes as rarely as they grow by
                 one.
-            leave: of the budget, for what the query picks. It gets no more while some turns are left out.
+            leave: the part of the budget for what the query picks. It gets no more while some turns are left out.
         """
         charged = (self._used["history"] // step + 1) * step
         free = self._max - self._used["system"] - self._used["fact"] - charged - leave
@@ -535,10 +537,10 @@ class _Packing:
         )
 
     def _cost(self, item: ContextItem, position: int | None = None, *, newer: ContextItem | None = None) -> int:
-        """What an item adds: its line; for the first of a section, passage or day, also what is around it.
+        """What an item adds: its line; for the first of a section, passage or day, what is around it too.
 
         Args:
-            position: of a candidate, whose line is measured once.
+            position: the position of a candidate, whose line is measured once.
             newer: the turn after a turn of the session; None: the oldest one that was taken.
         """
         cost, section, passage, year = self._line(item, position)

@@ -23,13 +23,13 @@ from pulse.errors import InvalidInputError
 
 TemplateName: TypeAlias = Literal["plain", "markdown", "xml", "messages"]
 
-#: In the order in which they are written.
+#: Types and sections in the order in which they are written.
 CONTEXT_TYPES: tuple[ContextType, ...] = ("system", "fact", "memory", "document", "history")
 SECTIONS: tuple[Section, ...] = ("system", "fact", "earlier", "memory", "document", "history")
 #: What a query picks stands behind all that it does not.
 _STABLE_SECTIONS: tuple[Section, ...] = ("system", "fact", "earlier", "history", "memory", "document")
 
-#: Before each further line of an item. Without it a speaker could write a header, or the turn of another speaker.
+#: What precedes each further line of an item. Without it a speaker could write a header, or another speaker's turn.
 _INDENT = "  "
 _LINE_BREAK = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 #: A name that needs no brackets where the text of its turn begins with it.
@@ -80,27 +80,27 @@ def _escaped(name: str, escape: Callable[[str], str]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """How each part of a window is written.
+    """How each part of a window is written: a format string for each.
 
     Attributes:
-        section: of ``{header}`` (such as "## User preferences"), ``{title}`` (the same without marks), ``{tag}`` and
+        section: with ``{header}`` (such as "## User preferences"), ``{title}`` (the same without marks), ``{tag}`` and
             ``{body}``.
-        fact, memory: of ``{text}``, ``{when}`` and ``{changed}``.
-        passage: consecutive turns of one session and day, of ``{date}``, which names the year where it is not that of
-            the passage before, ``{iso}``, ``{session}`` and ``{body}``.
-        turn: of a passage: ``{gap}``, ``{label}``, ``{speaker}``, ``{role}`` (user or assistant), ``{text}``,
-            ``{changed}``.
+        fact, memory: with ``{text}``, ``{when}`` and ``{changed}``.
+        passage: consecutive turns of one session and day, with ``{date}``, which names the year where it differs from
+            that of the passage before, ``{iso}``, ``{session}`` and ``{body}``.
+        turn: a turn of a passage, with ``{gap}``, ``{label}``, ``{speaker}``, ``{role}`` (user or assistant),
+            ``{text}`` and ``{changed}``.
         history: a turn of the session: the same without gap.
         day: above a turn of the session that is of another day than the one above it, and above the first one unless it
-            is today's: of ``{date}``, which names the year where it is not that of the line before, and ``{iso}``. A
-            message of its own, if the window is sent as messages.
+            is today's: with ``{date}``, which names the year where it differs from that of the line before, and
+            ``{iso}``. A message of its own, if the window is sent as messages.
         when: the date of an item that has one: ``{date}``, ``{iso}``.
         changed: the ``{note}`` on what no longer holds.
-        document: a part of a document, of ``{text}``, ``{where}`` (its title and headings, and its page) and
+        document: a part of a document, with ``{text}``, ``{where}`` (its title and headings, and its page) and
             ``{source}``, the document's address.
         gap: before a turn that does not follow the one above it.
         escape: makes stored text harmless.
-        order: of the sections. Where a window is sent as messages, the last turn comes last.
+        order: the order of the sections. Where a window is sent as messages, the last turn comes last.
         frame: counted before each message, if the window is sent as messages; else empty.
     """
 
@@ -417,7 +417,7 @@ XML = Template(
     document='<document title="{where}" source="{source}">{text}</document>',
     escape=escape_tags,
 )
-#: As one text, it shows what is counted: the frame stands for the tokens that a chat API adds to a message.
+#: A list of messages. Its text shows what is counted: the frame stands for tokens that a chat API adds to a message.
 MESSAGES = replace(
     MARKDOWN,
     name="messages",

@@ -36,9 +36,9 @@ class ContextItem:
     Attributes:
         content: as it is written, without the section's header and without the prefixes of `format_items`.
         relevance_score: 0 to 1.
-        token_estimate: of the content, by the assembler's counter.
+        token_estimate: the size of the content, by the assembler's counter.
         metadata: ``memory_id``, ``fact_id`` or ``message_id``, the ``source``, its turns, its ``session_id`` and
-            ``occurred_at``; ``is_today`` of a turn of the session; ``changed``, what holds instead of it by now;
+            ``occurred_at``; ``is_today`` of a turn of the session; ``changed``, what holds instead of it now;
             ``truncated`` where something was cut off. Dates are written in the zone of ``occurred_at``.
     """
 
@@ -73,7 +73,7 @@ class ContextWindow:
     """What fits the budget, in the order in which it is written.
 
     Attributes:
-        total_tokens: of the written text, as `counted_by` counts it; never over `max_tokens`.
+        total_tokens: the size of the written text, as `counted_by` counts it; never over `max_tokens`.
         budget_used: total_tokens / max_tokens.
         account: per section, in the order in which they are written.
         left_out: every candidate that was not taken, section by section, the best or newest first.

@@ -33,7 +33,7 @@ class SourceEvent:
     """An event that something was extracted from.
 
     Attributes:
-        text: of its message; None if it has none, or was erased.
+        text: the text of its message; None if it has none, or was erased.
         erased_at: when it was erased; None if it was not.
     """
 
@@ -51,7 +51,7 @@ class Derived:
     """Something that was extracted from events, or a turn.
 
     Attributes:
-        id: of the memory, the fact, the proposal or the turn; row_id: of the version, if it is one.
+        id: the id of the memory, the fact, the proposal or the turn; row_id: that of the version, if it is one.
         kind: the memory's or the fact's type; for a proposal the key of its instruction, for a turn its role.
         source_seqs: the events that it cites; empty if it comes from its whole slice, from_seq to upto_seq.
         session_id: None if the session was deleted; thread_id too, unless it was imported.

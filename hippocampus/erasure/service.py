@@ -29,7 +29,7 @@ Scope: TypeAlias = Literal["user", "session", "events", "turn", "memory", "fact"
 
 #: Rows of a user that belong to no session, in one transaction.
 STEP_ROWS = 1000
-#: Between two polls of rows that another transaction has locked.
+#: The pause between two polls of rows that another transaction has locked.
 HELD_SECONDS = 0.05
 #: Events in one call, at most.
 EVENTS_MAX = 1000
@@ -136,7 +136,7 @@ class ErasureService:
         return await self._verified(row)
 
     async def erase_memory(self, app_name: str, user_id: str, memory_id: UUID) -> Erasure:
-        """Erase one memory, also an archived one, or one fact with all its versions.
+        """Erase one memory, archived or not, or one fact with all its versions.
 
         The turns that it was extracted from stay; it is not extracted from them again.
 
@@ -196,7 +196,7 @@ class ErasureService:
         return await self._verified(row)
 
     async def resume(self, *, seconds_max: float | None = None) -> int:
-        """Continue every unfinished request, also one whose caller was killed; return how many are finished now.
+        """Continue every unfinished request, such as one whose caller was killed; return how many are finished now.
 
         A request that another process works on is skipped.
         """

@@ -173,7 +173,7 @@ COLLECTIONS = frozenset(
     "hobby allergy language pet child sibling friend skill medication goal like dislike avoid".split()
 )
 
-#: What a key holds several of whoever it names, and with whatever other words: 'caroline_allergy', 'food_allergies',
+#: What a key holds several of, whomever it names, and with whatever other words: 'caroline_allergy', 'food_allergies',
 #: 'dietary_restrictions'. One that ended another would be lost, and to lose it may do harm.
 _SEVERAL = re.compile(
     r"\b(?:allergy|allergen|intolerance)\b|\b(?:diet|dietary|eating|food)\b.*\brestriction\b|不耐受|忌口|忌食|禁忌"

@@ -84,7 +84,7 @@ class HippocampusMemoryTool(BetaAsyncAbstractMemoryTool):
         """Serve the files of a user.
 
         Args:
-            name: of a set of files, if a user has several.
+            name: names a set of files, if a user has several.
         """
         super().__init__(cache_control=cache_control)
         self._memory = memory
@@ -309,7 +309,7 @@ def _read_path(given: str) -> Path:
 
 
 def _occurrences(text: str, wanted: str) -> Iterator[int]:
-    """Yield each place of a text, also those that overlap."""
+    """Yield each position of a text, overlapping ones included."""
     place = text.find(wanted)
     while place != -1:
         yield place

@@ -69,7 +69,7 @@ class HippocampusSessionStore:
         """Read and write nothing yet.
 
         Args:
-            memory: of the event loop that all calls come from.
+            memory: opened in the event loop that all calls come from.
             user: the sessions belong to this user of the memory's app.
         """
         self._memory = memory
@@ -153,7 +153,8 @@ class HippocampusSessionStore:
             else:
                 return
         raise ConcurrencyConflictError(
-            f"session {session.session_id!r}: other writers were first {_ATTEMPTS_MAX} times in a row; retry later"
+            f"session {session.session_id!r}: lost the race to other writers {_ATTEMPTS_MAX} times in a row;"
+            " retry later"
         )
 
     async def _listed(self, project_key: str) -> list[sdk.SessionSummaryEntry]:

@@ -61,8 +61,9 @@ class StoreIndex(TypedDict, total=False):
     """What is embedded, and by what: LangGraph's own ``index``, with `model`.
 
     Attributes:
-        dims: of the vectors of `embed`.
-        embed: of LangChain, a function, or ``provider:model``; without it, the embedder of the `Hippocampus` object.
+        dims: the size of the vectors of `embed`.
+        embed: LangChain embeddings, a function, or ``provider:model``; without it, the embedder of the `Hippocampus`
+            object.
         fields: paths of the texts in an item, such as ``$`` (the whole item, the default), ``a.b``, ``x[*].t``.
         model: what `embed` is called in the database. Vectors of two names are never compared. The default is made of
             what `embed` says of itself.
@@ -85,7 +86,7 @@ class HippocampusStore(BaseStore):
     memories, facts and turns that `Hippocampus` holds of a user: ``search((*MEMORIES, "ann"), query="…")``.
 
     The methods that begin with ``a`` use the object's pool, in its event loop. The others may be called from any
-    thread. If the object was made from a URL, they run in a thread of the store's own with connections of its own, also
+    thread. If the object was made from a URL, they run in a thread of the store with its own connections, even
     where an event loop runs, which they block; `close` ends it. If it was made from a pool, they run in the pool's
     loop, and raise `asyncio.InvalidStateError` there.
 

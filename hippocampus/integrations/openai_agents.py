@@ -55,7 +55,7 @@ class HippocampusSession:
         """Read and write nothing yet; the first item creates the session.
 
         Args:
-            memory: of the event loop that all calls come from.
+            memory: opened in the event loop that all calls come from.
             user: the session belongs to this user of the memory's app.
             session_settings: its `limit` applies where `get_items` is given none.
         """

@@ -122,7 +122,7 @@ class HippocampusConversationStore(ConversationStore):
         """Read and write nothing yet.
 
         Args:
-            memory: of the event loop that all calls come from.
+            memory: opened in the event loop that all calls come from.
             user: only this user's conversations, of the memory's app, are read and written, whatever their scope.
         """
         self._memory = memory

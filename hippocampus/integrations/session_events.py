@@ -11,7 +11,7 @@ from pulse.events import Event, EventActions
 from pulse.names import check_session_names
 from pulse.session_key import SessionKey
 
-#: Where an event keeps a framework's record. No reader but its adapter shows it, and an erasure removes it.
+#: The key of a framework's record in an event. No reader but its adapter shows it, and an erasure removes it.
 RECORD = "record"
 
 
@@ -40,10 +40,10 @@ def record_event(
     """Return the event of a framework's record: a turn if it has the words of a user or an assistant.
 
     Args:
-        event_type: of a record that is not a turn.
+        event_type: the type of a record that is not a turn.
         said_by: ``user`` or ``assistant``; None if no participant said it.
         is_rebuilt: the record follows from the text, and is not stored.
-        fields: of the event.
+        fields: further fields of the event.
     """
     actions = EventActions(state_delta=state_delta, other={} if is_rebuilt else {RECORD: record})
     if said_by is None or not text.strip():

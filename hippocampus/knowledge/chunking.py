@@ -1,6 +1,6 @@
 """Chunkers: a document's text as pieces that are searched and embedded one by one, with their exact positions.
 
-    fixed        windows of so many tokens, each beginning inside of the one before
+    fixed        windows of this many tokens, each beginning inside of the one before
     recursive    at the best break near the size: sections, paragraphs, lines, sentences, words
     sentence     whole sentences, up to the size
     structure    the sections of a Markdown text, or pages; one that is over the size is split recursively
@@ -31,7 +31,7 @@ CHUNKERS: tuple[Chunker, ...] = get_args(Chunker)
 TOKENS_MIN, TOKENS_MAX = 16, 4_096
 #: Chunks of one document, at most.
 CHUNKS_MAX = 20_000
-#: Of a title and headings in front of a chunk.
+#: Characters of the title and headings in front of a chunk.
 _LABEL_MAX = 500
 _HEADING_MAX = 200
 
@@ -55,7 +55,7 @@ class Chunking:
     """How documents are split.
 
     Attributes:
-        tokens: of a chunk at most, 16 to 4,096; None: 512 of `fixed` and `structure`, 256 of the others.
+        tokens: the size of a chunk, 16 to 4,096; None: 512 for `fixed` and `structure`, 256 for the others.
         overlap: tokens at the beginning of a chunk that end the one before it, for `fixed` and `sentence`; at most half
             of `tokens`. None: 50 of `fixed`, none of `sentence`.
         tokens_min: a recursive chunk that is shorter joins its neighbour, if both together are within the size.
@@ -103,7 +103,7 @@ class Chunk:
     Attributes:
         label: the title and the headings that it is under; embedded and searched with it.
         page: from 1; None if the document has no pages.
-        digest: of the label and the content.
+        digest: the hash of the label and the content.
         nth: its place among the chunks of the document with this digest, from 0.
     """
 

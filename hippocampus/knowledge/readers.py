@@ -20,7 +20,7 @@ MEMORY_BYTES = 2 << 30
 PAGES_MAX = 2_000
 CELLS_MAX = 1_000_000
 TEXT_MAX = 10_000_000
-#: Of an archive: parts, and their size unpacked.
+#: The parts of an archive, and their size unpacked.
 PARTS_MAX = 10_000
 UNPACKED_MAX = 256 << 20
 #: A part of more than a megabyte is not packed to less than a hundredth.

@@ -24,7 +24,7 @@ from pulse.postgres.json_values import clean_text
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import Limits, SandboxRequest
 
-#: Of a file, and the time for reading one.
+#: The size of a file, and the time for reading one.
 BYTES_MAX = 50 << 20
 SECONDS_MAX = 30.0
 TEXT_MAX = readers.TEXT_MAX
@@ -37,7 +37,7 @@ PLAIN, MARKDOWN, HTML, PDF = "text/plain", "text/markdown", "text/html", "applic
 DOCX = _OFFICE + "wordprocessingml.document"
 PPTX = _OFFICE + "presentationml.presentation"
 XLSX = _OFFICE + "spreadsheetml.sheet"
-#: By the end of a file's name.
+#: The types of files by the ends of their names.
 SUFFIXES: Mapping[str, str] = {
     ".txt": PLAIN, ".text": PLAIN, ".log": PLAIN, ".rst": PLAIN, ".csv": PLAIN, ".md": MARKDOWN,
     ".markdown": MARKDOWN, ".html": HTML, ".htm": HTML, ".xhtml": HTML, ".pdf": PDF, ".docx": DOCX, ".pptx": PPTX,
@@ -76,7 +76,7 @@ async def read_document(
     """Read a document.
 
     Args:
-        name: of the file or its address: its end says what it is.
+        name: the file's name or address: its end says what it is.
         mime_type: what it is; None: as its beginning or its name says, else plain text.
         admission: admits the process that reads HTML, PDF and Office files; None: at once.
 

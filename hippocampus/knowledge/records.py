@@ -43,9 +43,9 @@ class Document:
     """A document of a corpus.
 
     Attributes:
-        version: that is searched; 0 if none is yet. `last_version` was given last.
+        version: the version that is searched; 0 if none is yet. `last_version` was given last.
         status: waiting (for a worker), running, ready, or failed: `error` says why, and the former version is searched.
-        chunks: of `version`. `chunks_done` of `chunks_total` are stored of the version that is ingested.
+        chunks: how many `version` has. `chunks_done` of `chunks_total` are stored of the version that is ingested.
         without_vector: chunks that are found by their words alone until the backfill reaches them.
     """
 
@@ -86,7 +86,7 @@ class KnowledgeHit:
     """A chunk that matches, and where it is.
 
     Attributes:
-        version: of the document, in which `char_from` to `char_upto` is the chunk.
+        version: the version of the document in which `char_from` to `char_upto` is the chunk.
         page: on which it begins, from 1; None if the document has no pages.
         score: 0 to 1, by which results are ordered; normalised among them.
         relevance_score: 0 to 1, the same whatever else matches: the cosine similarity, or the weighted part of the
@@ -139,7 +139,7 @@ class DocumentText:
     """A range of a document's text, as it was read.
 
     Attributes:
-        length: of the whole text, in characters.
+        length: characters of the whole text.
     """
 
     document_id: UUID

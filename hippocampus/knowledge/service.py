@@ -250,7 +250,7 @@ class KnowledgeService:
         return added
 
     async def ingest(self, document_id: UUID, *, will_retry: WillRetry = never) -> Ingested | None:
-        """Ingest what waits of a document, as a worker does; see `hippocampus.knowledge.ingest`."""
+        """Ingest the pending version of a document, as a worker does; see `hippocampus.knowledge.ingest`."""
         return await DocumentIngest(self._pool, self._embedder).run(document_id, will_retry=will_retry)
 
     async def documents(
@@ -389,7 +389,7 @@ class KnowledgeService:
             sources: only documents of these addresses.
             as_of: what was searched at that time. Superseded versions are kept for 30 days, by setting; documents that
                 were removed are not kept.
-            per_document: at most so many chunks of each document.
+            per_document: at most this many chunks of each document.
             fusion: ``minmax`` weighs normalised scores of words and vectors; ``rrf`` adds up reciprocal ranks.
             query_embedding: by the model that `embedding_model` names (default: the embedder's). None: it is made.
 
@@ -437,7 +437,7 @@ class KnowledgeService:
         Args:
             ratio: their share of the window's budget, over 0 and at most 1.
             corpora: None: all that the window's user may read.
-            roles: of the window's user.
+            roles: the roles of the window's user.
 
         Raises:
             InvalidInputError: the ratio is out of its bounds.
@@ -450,7 +450,7 @@ class KnowledgeService:
                 raise InvalidInputError(
                     f"the documents are of app {self._app!r}, and the window is of {app_name!r}: use one app"
                 )
-            # Without an embedder: a query that has no vector by now has none.
+            # Without an embedder: a query that has no vector so far gets none.
             lean = KnowledgeService(self._pool, self._app)
             found = await lean.search(
                 query, user_id=user_id, roles=roles, corpora=corpora, limit=limit, query_embedding=vector,
@@ -478,8 +478,8 @@ class KnowledgeService:
 
         Args:
             language: of the answer; None: that of the question.
-            max_tokens: of the passages that the model reads.
-            max_answer_tokens: of the answer's text.
+            max_tokens: the size of the passages that the model reads.
+            max_answer_tokens: the length of the answer's text.
             max_seconds: for everything.
 
         Raises:

@@ -62,7 +62,7 @@ CALLS_PER_STEP_MAX = 32
 #: Beyond these a model's calls are noise: they are not stored.
 CALLS_STORED_MAX = 128
 HISTORY_MAX = 1000
-#: Of one run that is executed here: a request to cancel it is seen so soon.
+#: The interval for a run that is executed here: a request to cancel it is seen within this time.
 _HEARTBEAT_SECONDS = 0.5
 _NOT_MADE = "the process was lost before it made this call: ask for it again if it is still needed"
 _UNKNOWN = "the process that made this call was lost: it may have happened; check before you repeat it"
@@ -78,7 +78,7 @@ class Budget:
     """What one run may use. It is checked before each call of the model.
 
     Attributes:
-        tokens: of prompts and answers together.
+        tokens: prompts and answers together.
         money: in the currency of the prices, which are per million tokens.
     """
 
@@ -102,8 +102,8 @@ class ExecutionResult:
 
     Attributes:
         steps: calls of the model.
-        answer: of a failure with the code ``answer_cut``, what there is of it.
-        error_code: of a failure: timeout, max_steps_reached, budget_exceeded, answer_cut, model_failed, or the run's
+        answer: for a failure with the code ``answer_cut``, what there is of it.
+        error_code: for a failure: timeout, max_steps_reached, budget_exceeded, answer_cut, model_failed, or the run's
             own.
         interrupts: questions that the next run of the session answers, if it waits.
         cost: in the currency of the budget's prices.
@@ -130,10 +130,10 @@ class AgentExecutor:
             agent that reports the calls of its model, as `AdkAgent` does.
         system: instructions for the model, in addition; the conversation is the session's.
         max_steps: calls of the model; the last one is made without tools.
-        timeout_seconds: of one run. A run that waits for a person has ended.
-        on_unknown: of a call that may have happened, and may not be repeated: ``ask`` for its result by an interrupt,
+        timeout_seconds: the time limit of one run. A run that waits for a person has ended.
+        on_unknown: for a call that may have happened and may not be repeated: ``ask`` for its result by an interrupt,
             or ``tell`` the model that it may have happened, where no person can be asked.
-        name: of the agent, for the tools' permissions.
+        name: the agent's name, for the tools' permissions.
     """
 
     #: One run of a session at a time: two would answer the same open calls.
@@ -192,7 +192,7 @@ class AgentExecutor:
         Args:
             message: the user's; None to continue after a run that was lost, or after answers.
             resume: answers to interrupts: ``{"interruptId", "status": "resolved", "payload": {"approved": true}}``.
-            lease_seconds: of the run, which another process may end once it is not renewed.
+            lease_seconds: how long the run is held without renewal; then another process may end it.
 
         Raises:
             SessionNotFoundError, RunActiveError, RunConflictError: nothing was started.
@@ -218,11 +218,11 @@ class AgentExecutor:
         if run.error_code == "answer_cut" and not result.answer:
             result.answer, _ = await runs.ending(run)
         if run.status is RunStatus.COMPLETED and not (result.answer or result.interrupts):
-            # Of an agent of its own, or of a run that had ended before.
+            # The agent is another one, or the run had ended before.
             result.answer, end = await runs.ending(run)
             result.interrupts = list(end.get("interrupts") or ()) if isinstance(end, Mapping) else []
             if not (result.answer or result.interrupts):
-                # Of a run that was lost once its answer was stored.
+                # An earlier run was lost after its answer was stored.
                 result.answer = _last_answer(await runs.history(run, limit=HISTORY_MAX))
         _end(result, run)
         return result

@@ -22,7 +22,7 @@ from pulse.tracing.manager import current_tracing
 
 Result = TypeVar("Result")
 
-#: Of the conventions, by our operation; else it is `TracedAs.generation`.
+#: What OpenTelemetry's conventions call our operations; the others are `TracedAs.generation`.
 _OPERATIONS = {"embed": "embeddings"}
 
 #: If the provider requests a longer wait, the retry is left to the queue.

@@ -132,7 +132,7 @@ def parse_answer(reply: str, tokens_max: int, *, clip: bool = False) -> tuple[st
     Which passages there are is not checked here: a number that is not one of theirs leads nowhere, and is dropped.
 
     Args:
-        tokens_max: of the answer.
+        tokens_max: the length of the answer.
         clip: shorten an answer that is too long, at the end of a sentence or a word, instead of refusing it.
 
     Raises:
@@ -157,7 +157,7 @@ def parse_ranking(reply: str, count: int) -> tuple[int, ...]:
     """Return the numbers of texts that help to answer a question, the best first. One that is repeated counts once.
 
     Args:
-        count: of the texts, which have the numbers from 1.
+        count: how many texts there are, numbered from 1.
 
     Raises:
         MalformedReplyError: it is not one JSON object with one list of these numbers.
@@ -207,7 +207,7 @@ def clip_text(text: str, characters_max: int) -> str:
 
 
 def _clip_tokens(text: str, tokens_max: int) -> str:
-    """Return the longest beginning of a text that costs at most so many tokens, as `clip_text` ends it."""
+    """Return the longest beginning of a text that costs at most this many tokens, as `clip_text` ends it."""
     low, high = 1, len(text)
     while low < high:
         middle = (low + high + 1) // 2

@@ -23,7 +23,7 @@ KNOWN: Mapping[str, re.Pattern[str]] = {
     "schema_bounds": re.compile("(?:max|min)(?:imum|_?length|_?items)", re.IGNORECASE),
     "json_schema": re.compile("response_format|output_config|schema|grammar|structured", re.IGNORECASE),
 }
-#: In which order they are changed if the message names none.
+#: The order in which they are changed if the message names none.
 _ORDER = ("schema_bounds", "json_schema", "max_completion_tokens", "temperature")
 
 #: A server that has started on a reply before it ran out of tokens has accepted the request.

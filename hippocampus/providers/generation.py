@@ -27,7 +27,7 @@ _BOUNDS = frozenset({"minimum", "maximum", "minItems", "maxItems", "minLength", 
 #: a model thinks before it answers.
 _TOKENS_OF_ANSWER = 2
 _TOKENS_AROUND_ANSWER = 1_024
-#: Of a ranking, for each text.
+#: Output tokens of a ranking, per text.
 _TOKENS_OF_NUMBER = 6
 
 #: What some models write before their reply, where their server does not separate it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from hippocampus.errors import MissingLibraryError, PermanentProviderError, TransientProviderError
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
 from hippocampus.records import Vector
@@ -125,7 +125,7 @@ class InProcessEmbedder(ChunkedEmbedder):
         Args:
             space: what names the vectors.
             load, clock: see `ModelThread`.
-            limits: of a call; of a model that reads less, its own.
+            limits: the limits of a call; a model that reads less has its own.
             size: the dimensions of its vectors; None: those of the space, or of the first vectors.
             query_seconds: how long a query may wait for its vector, the loading of the model included; None: as long
                 as it takes. Texts that are stored wait without a limit, as another attempt would take as long.

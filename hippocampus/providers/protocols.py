@@ -1,4 +1,7 @@
-"""The two protocols between the memory and a model. Batch first: one call, many inputs."""
+"""The protocols between the memory and models. A generator and an embedder take batches: one call, many inputs.
+
+`Generator` and `Embedder` are required. `Answerer`, `Reranker` with `ModelReranker`, and `Checkable` are optional.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 
 from hippocampus.errors import MissingLibraryError
-from hippocampus.providers.chunking import CHUNK_TOKENS_MAX, EmbeddingLimits
+from hippocampus.providers.embedding_chunks import CHUNK_TOKENS_MAX, EmbeddingLimits
 from hippocampus.providers.protocols import ModelReranker
 from pulse.extras import install_command
 
@@ -37,16 +37,16 @@ class ModelConfig:
 
     Attributes:
         base_url: None for the provider's own.
-        timeout_seconds: of one call.
+        timeout_seconds: the time limit of one call.
         attempts: calls for one answer, the first included, when the transport fails.
         on_call: called after each call.
         gate: surrounds each call.
-        features: of a generator: the optional parameters that the server accepts; None: to be found once.
-        output_tokens_max: of a generator: of one reply.
-        dimensions: of an embedder: requested from the model; None: the model's own.
-        query_prefix, document_prefix: of an embedder: put before each text.
-        texts_max: of an embedder: inputs of one call; None: the provider's limit.
-        text_tokens_max: of an embedder: estimated tokens of one input; a longer text is embedded in chunks.
+        features: for a generator, the optional parameters that the server accepts; None: to be found once.
+        output_tokens_max: for a generator, the length of one reply.
+        dimensions: for an embedder, the size requested from the model; None: the model's own.
+        query_prefix, document_prefix: for an embedder, put before each text.
+        texts_max: for an embedder, inputs of one call; None: the provider's limit.
+        text_tokens_max: for an embedder, estimated tokens of one input; a longer text is embedded in chunks.
     """
 
     model: str

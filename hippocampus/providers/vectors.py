@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from hippocampus.errors import MalformedReplyError, PermanentProviderError
-from hippocampus.providers import chunking
+from hippocampus.providers import embedding_chunks
 from hippocampus.providers.calls import gather_bounded
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.records import DIMENSIONS_MAX, Vector
 
@@ -76,7 +76,7 @@ class ChunkedEmbedder(abc.ABC):
             raise PermanentProviderError(
                 f"a blank text has no vector: leave out the texts at {blank[:10]}", code="blank"
             )
-        chunked = [chunking.split(sendable(text), self._limits.text_tokens) for text in texts]
+        chunked = [embedding_chunks.split(sendable(text), self._limits.text_tokens) for text in texts]
         chunks = [chunk for chunks_of_text in chunked for chunk in chunks_of_text]
         makers = [lambda batch=batch: self._embed_checked(batch, task) for batch in self._batches(chunks)]
         embedded = await gather_bounded(makers, concurrency=self._concurrency)
@@ -104,7 +104,7 @@ class ChunkedEmbedder(abc.ABC):
     def _batches(self, chunks: Sequence[str]) -> Iterator[list[str]]:
         batch, tokens = list[str](), 0.0
         for chunk in chunks:
-            more = chunking.estimate_tokens(chunk)
+            more = embedding_chunks.estimate_tokens(chunk)
             if batch and (len(batch) == self._limits.texts or tokens + more > self._limits.call_tokens):
                 yield batch
                 batch, tokens = [], 0.0
@@ -125,7 +125,7 @@ def checked_vectors(
     """Return the vectors of one call, L2-normalised.
 
     Args:
-        dimensions: of each vector; None: any number, the same for all.
+        dimensions: the size of each vector; None: any size, the same for all.
 
     Raises:
         MalformedReplyError: there are more or fewer than expected, or one has other dimensions or no direction.
@@ -134,13 +134,13 @@ def checked_vectors(
         refuse_vectors(model, f"{len(vectors)} vectors came back for {expected} texts")
     sizes = {len(vector) for vector in vectors}
     if dimensions is None and len(sizes) > 1:
-        refuse_vectors(model, f"vectors of {sorted(sizes)} dimensions came back at once")
+        refuse_vectors(model, f"vectors of different dimensions {sorted(sizes)} came back in one call")
     if dimensions is not None and (wrong := sizes - {dimensions}):
         refuse_vectors(model, f"vectors of {sorted(wrong)} dimensions came back, not of {dimensions}")
     if max(sizes, default=0) > DIMENSIONS_MAX:
         refuse_vectors(model, f"vectors of {max(sizes)} dimensions came back; at most {DIMENSIONS_MAX} can be stored")
     try:
-        return [chunking.normalise(vector) for vector in vectors]
+        return [embedding_chunks.normalise(vector) for vector in vectors]
     except (ValueError, TypeError) as error:
         refuse_vectors(model, str(error))
 
@@ -153,4 +153,4 @@ def refuse_vectors(model: str, problem: str) -> NoReturn:
 def _joined(vectors: list[Vector], chunks: list[str]) -> Vector:
     if len(vectors) == 1:
         return vectors[0]
-    return chunking.average(vectors, [chunking.estimate_tokens(chunk) for chunk in chunks])
+    return embedding_chunks.average(vectors, [embedding_chunks.estimate_tokens(chunk) for chunk in chunks])

@@ -83,7 +83,7 @@ class AppPolicy:
     decay_rate: float  # per day, 0 to 100
     cleanup_threshold: float  # a memory with a lower score is archived, 0 to 1
     min_age_days: float  # but not before it is this old, 0 to 36500
-    archive_days: float  # and can be restored for so long, then it is purged, 0 to 36500
+    archive_days: float  # how long it can be restored before it is purged, 0 to 36500
     updated_at: datetime
     redaction: RedactionMode  # of secrets in what is stored; see `pulse.redaction`
 

@@ -57,7 +57,7 @@ class StoredItem:
     """An item.
 
     Attributes:
-        updated_at: of the last put; reading changes `expires_at` alone.
+        updated_at: the time of the last put; reading changes `expires_at` alone.
         expires_at: None: it has no time to live.
         score: the cosine similarity of the best of its vectors to the query's, -1 to 1; None without a query.
     """
@@ -118,7 +118,7 @@ class ListNamespaces(NamedTuple):
     """Namespaces with items, in order. In `prefix` and `suffix` the label ``*`` stands for any one label.
 
     Attributes:
-        depth: longer namespaces are cut to so many labels.
+        depth: longer namespaces are cut to this many labels.
     """
 
     prefixes: Sequence[Sequence[str]] = ()

@@ -62,7 +62,7 @@ def _fixed(month: int, day: int, days: int = 1) -> _Days:
 
 
 def _nth(number: int, weekday: int, month: int, shift: int = 0) -> _Days:
-    """The nth such weekday of a month, the last one for 0, and so many days later."""
+    """The nth such weekday of a month, the last one for 0, and this many days later."""
 
     def days(year: int) -> tuple[date, int]:
         if number == 0:

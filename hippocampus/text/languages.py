@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 Language: TypeAlias = Literal["zh", "en"]
-#: As a prompt names them.
+#: The languages as a prompt names them.
 LANGUAGE_NAMES: Mapping[Language, str] = {"zh": "Chinese", "en": "English"}
 
 _HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")

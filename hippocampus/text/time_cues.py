@@ -18,7 +18,7 @@ from typing import NamedTuple
 from hippocampus.text import holidays
 from hippocampus.text.times import TimeSpan, read_times
 
-#: Of a query that asks for nothing but a time, such as 'What happened on 16 May?', where words tell little.
+#: The weight of times in a query that asks for nothing else, such as 'What happened on 16 May?': its words tell little.
 TIME_ALONE_WEIGHT = 6.0
 #: What is said in a long span is less likely to be what is asked for than what speaks of it.
 _WIDE = 0.6
@@ -27,7 +27,7 @@ _AFTER = timedelta(days=3)
 _LONGEST_WITH_AFTER = timedelta(days=93)
 #: How far back 'ago' is looked for, by unit; 'in two days' as far ahead, except years.
 _DAYS_MAX, _WEEKS_MAX, _MONTHS_MAX, _YEARS_MAX = 14, 8, 12, 20
-#: Of an expression that leads there only roughly, or that often means something else.
+#: The weight of an expression that leads there only roughly, or that often means something else.
 _VAGUE = 0.5
 _DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
@@ -93,7 +93,7 @@ def time_cues(query: str, now: datetime) -> list[TimeCue]:
     spans, rest = read_times(query, now)
     if not spans:
         return []
-    # Of a date without a year, what is said of it from other days is looked for in the latest years.
+    # If a date has no year, turns of other days that refer to it are only looked for in the latest years.
     cues = [
         cue
         for span in spans
@@ -327,7 +327,7 @@ def _ever(span: TimeSpan) -> tuple[datetime, datetime]:
 
 
 def _months_on(moment: datetime, months: int) -> datetime:
-    """The same day so many months later, or the last one of that month."""
+    """The same day this many months later, or the last one of that month."""
     place = moment.year * 12 + moment.month - 1 + months
     year, month = place // 12, place % 12 + 1
     return moment.replace(year=year, month=month, day=min(moment.day, monthrange(year, month)[1]))
@@ -335,7 +335,7 @@ def _months_on(moment: datetime, months: int) -> datetime:
 
 @lru_cache(maxsize=256)
 def _ago(unit: str, number: int) -> tuple[str, ...]:
-    """The expressions for so many units ago."""
+    """The expressions for this many units ago."""
     words = []
     if number == 1:
         if unit != "day":
@@ -357,7 +357,7 @@ def _ago(unit: str, number: int) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _ahead(unit: str, number: int) -> tuple[tuple[str, float], ...]:
-    """The expressions for so many units from then, and what each counts."""
+    """The expressions for this many units from then, and what each counts."""
     count = f"('{_NUMBERS[number - 1]}' | '{number}')" if number <= len(_NUMBERS) else f"'{number}'"
     spoken = f"{count} <-> '{unit}'" + (f" | 'coupl' <2> '{unit}'" if number == 2 else "")
     words = [(f"!('{unit}' <-> 'ago' | ('last' | 'past') <-> {count}) & ({spoken}) & '{unit}'", _VAGUE)]
@@ -403,7 +403,7 @@ def _pairs(text: str) -> str:
 _COUNTS = "(" + " | ".join(f"'{word}'" for word in (*_NUMBERS, *map(str, range(1, 31)))) + ")"
 _HAN_AFTER = ("后", "以后", "之后")
 _HAN_UNITS = {"day": ("天",), "week": ("周", "个星期", "星期", "个礼拜"), "month": ("个月",), "year": ("年",)}
-#: By how many days after the day they are said, or years after the year.
+#: Expressions by how many days after the day they are said, or years after the year.
 _NEAR_DAYS = {
     1: ("!('day' <2> 'yesterday') & 'yesterday'", "'last' <-> 'night'", "'昨天'", "'昨晚'", "'昨日'", "'昨夜'"),
     2: ("'day' <2> 'yesterday'", "!'大前' & '前天'", "!'大前' & '前晚'"),

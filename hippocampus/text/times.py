@@ -286,7 +286,10 @@ def _months_spans(year: int | None, first: int, last_year: int | None, last: int
 
 
 def _holiday_spans(name: str, year: int | None, which: str | None, now: datetime) -> _Ranges:
-    """Of the year, or of any; 'last Christmas' is the one that began last, 'next Christmas' the coming one."""
+    """Return a holiday's spans in one year, or in any.
+
+    'Last Christmas' is the one that began last, 'next Christmas' the coming one.
+    """
     spans = []
     for each in _years(year, now):
         # A year that the table of the Chinese calendar does not have.
@@ -317,7 +320,7 @@ def _weekday_spans(which: str, weekday: int, now: datetime) -> _Ranges:
 
 
 def _unit_spans(steps: int, unit: str, now: datetime) -> _Ranges:
-    """The day, weekend, week, month, year or season so many away from the present one."""
+    """The day, weekend, week, month, year or season that is this many away from the present one."""
     today = _midnight(now)
     monday = today - _DAY * today.weekday()
     if unit in ("day", "night", "morning", "evening", "afternoon"):
@@ -355,7 +358,7 @@ def _season_spans(steps: int, season: str, now: datetime) -> _Ranges:
 
 
 def _ago(count: int, unit: str, now: datetime, *, vague: bool = False) -> _Ranges:
-    """So many units before now (after it, if negative), as wide as the unit's size leaves it open."""
+    """The span this many units before now (after it, if negative), as wide as the unit's size leaves it open."""
     today = _midnight(now)
     if unit == "day":
         start, width = today - _DAY * count, _DAY

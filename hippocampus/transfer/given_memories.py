@@ -91,7 +91,7 @@ class GivenMemories:
     async def remember_turns(self, app_name: str, user_id: str, session_id: str, events: Sequence[Event]) -> int:
         """Store the turns of a session that is kept elsewhere, or here; return how many were new.
 
-        An event whose id the session holds already, or that was given before, is skipped, also if it was erased; so is
+        An event whose id the session holds already, or that was given before, is skipped, even if it was erased; so is
         one that was erased from another session of the user. New events are stored in a thread of the memory's own, so
         that no session is changed.
         """
@@ -129,7 +129,7 @@ class GivenMemories:
         check_owner(app_name, user_id)
         if len(memories) > MEMORIES_MAX:
             raise InvalidInputError(f"give at most {MEMORIES_MAX} memories at once, not {len(memories)}: split them")
-        # Of two with one name the later counts; a statement can't write a row twice.
+        # If two have one name, the later counts; a statement can't write a row twice.
         rows = {row[0]: row for row in (memory_row(app_name, user_id, each) for each in memories)}
         if not rows:
             return 0

@@ -163,7 +163,7 @@ async def _kinds(connection: Connection) -> list[str]:
 async def _erase_as_listed(pool: Pool, who: tuple[str, str]) -> int:
     """Erase what still exists although the import brought its tombstone; return how many.
 
-    Not within the import, which holds locks on memories by then: an erasure locks sessions first.
+    Not within the import, which then holds locks on memories: an erasure locks sessions first.
 
     Raises:
         asyncpg.InsufficientPrivilegeError: the import is stored, but this role may not erase.

@@ -90,7 +90,7 @@ class WebhookDelivery:
         status: waiting (for its next attempt), parked (its endpoint has as many attempts at once as it may have),
             sending, delivered, failed (no further attempt), cancelled (the endpoint was disabled).
         next_attempt_at: None once it is over.
-        response_status: of the last attempt; None if there was no response.
+        response_status: the status of the last attempt; None if there was no response.
         error_code: why the last attempt failed.
     """
 
@@ -122,7 +122,7 @@ class WebhookService:
 
         Args:
             url: https, or http for an address that the sender is allowed to reach in a private network.
-            event_types: of `EVENT_TYPES`; empty: every type, also of later versions.
+            event_types: of `EVENT_TYPES`; empty: every type, including those of later versions.
 
         Raises:
             InvalidInputError: an argument is out of its bounds; nothing was stored.

@@ -36,7 +36,7 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 from typing_extensions import override
 
-from pulse.adk import going_on, interrupts
+from pulse.adk import interrupts, lost_runs
 from pulse.adk.run_sessions import RunSessions
 from pulse.adk.sessions import PostgresSessionService
 from pulse.adk.steps import Steps
@@ -46,7 +46,7 @@ from pulse.runs.agents import AgentError, RunContext, SettleCalls
 from pulse.session_key import SessionKey
 from pulse.tracing.manager import current_tracing
 
-#: Of the newest messages, those that end where their run was lost are looked for.
+#: How many of the newest messages are checked for ones that end where their run was lost.
 _CUT_MAX = 100
 _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 
@@ -171,23 +171,23 @@ class AdkAgent:
 
     async def _settle(self, run: RunContext, settle: SettleCalls) -> Sequence[Mapping[str, Any]]:
         """Have the calls of lost runs settled; return the interrupts of those that a person is asked for."""
-        lost = going_on.lost_calls(await self._open_turn(run), _key(run))
+        lost = lost_runs.lost_calls(await self._open_turn(run), _key(run))
         return await settle(lost) if lost else ()
 
-    async def _unanswered(self, run: RunContext) -> going_on.Unanswered | None:
+    async def _unanswered(self, run: RunContext) -> lost_runs.Unanswered | None:
         """Return what an earlier run was lost before it answered; None if the session still waits, or has its answer.
 
         Raises:
             AgentError: there is neither.
         """
         turn = await self._open_turn(run)
-        found = going_on.unanswered(turn)
+        found = lost_runs.unanswered(turn)
         if found is not None:
             return found
         waiting = interrupts.interrupts_of(turn, _names(run.input.tools))
         if waiting:
             run.interrupt(*waiting)
-        elif not going_on.was_lost_after_answer(turn):
+        elif not lost_runs.was_lost_after_answer(turn):
             raise AgentError("send a message of the user, or the result of a tool", "nothing_to_answer")
         elif not _answers_once(self._root):
             message = "a run was lost, and which of its agents were still to follow is not known: send a message"
@@ -196,7 +196,7 @@ class AdkAgent:
 
     async def _open_turn(self, run: RunContext) -> list[Event]:
         cut = {each["id"] for each in await run.history(limit=_CUT_MAX) if PARTIAL_KEY in (each.get("metadata") or {})}
-        return going_on.open_turn(await self._events(run), cut)
+        return lost_runs.open_turn(await self._events(run), cut)
 
     async def _events(self, run: RunContext) -> list[Event]:
         key = _key(run)
@@ -299,7 +299,7 @@ class _StreamedTexts:
         return {_TYPES[kind]: live.message_id for kind, live in opened.items()}
 
     async def end(self) -> None:
-        """Drop the streamed messages that are stored by now."""
+        """Drop the streamed messages that have been stored."""
         stored, self._stored = self._stored, []
         for live in stored:
             live.abandon()

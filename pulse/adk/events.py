@@ -17,8 +17,8 @@ from typing import Any, Final
 from google.adk.events import Event, EventActions
 from google.genai import types
 
-from pulse import collecting
 from pulse import events as engine
+from pulse import gc_pause
 from pulse.adk import pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
@@ -85,7 +85,7 @@ def event_type_of(event: Event, text: str | None) -> str:
     return STATE_UPDATE if event.actions.state_delta else ADK_EVENT
 
 
-@collecting.paused()
+@gc_pause.paused()
 def from_rows(stored: str | None) -> tuple[list[Event], int]:
     """Return the events of a JSON array of rows, by time and id, and the number of rows.
 

@@ -57,7 +57,7 @@ def answers_of(resume: Sequence[Mapping[str, Any]], events: Iterable[Event]) -> 
 
     Args:
         resume: entries of AG-UI: ``interruptId``, ``status`` (resolved or cancelled), ``payload``.
-        events: of the session.
+        events: the session's events.
 
     Raises:
         AgentError: ``unknown_interrupt``, ``resume_apart`` or ``wrong_answer``; nothing was stored.

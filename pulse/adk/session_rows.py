@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from google.adk.events import Event
 from google.adk.sessions import Session
 
-from pulse import collecting
+from pulse import gc_pause
 from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import decode_body
@@ -70,7 +70,7 @@ class ListedRow(NamedTuple):
     app_state: str | None
 
 
-@collecting.paused()
+@gc_pause.paused()
 def read_sessions(records: Iterable[Iterable[Any]], app_name: str) -> tuple[list[Session], list[ListedRow]]:
     """Return the sessions of listed records, and their rows. Each user's state is in one row only, and the app's too.
 

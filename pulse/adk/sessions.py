@@ -308,7 +308,7 @@ class PostgresSessionService(BaseSessionService):
             notifier = Notifier(pool)
             self._notifiers[pool] = asyncio.get_running_loop(), notifier
             if isinstance(pool, BoundedPool):
-                # A loop that ends closes its pool: what waits for the notifier's pause is sent before.
+                # A loop that ends closes its pool: notifications that wait for the notifier's pause are sent before.
                 pool.before_close(notifier.close)
         return self._notifiers[pool][1]
 

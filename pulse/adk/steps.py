@@ -23,7 +23,7 @@ _FAMILIES: Final = {"gemini": "gemini", "claude": "anthropic", "gpt": "openai"}
 _PATHS: Final = ("models", "projects", "publishers")
 _running: ContextVar[Steps | None] = ContextVar("hippocampus_adk_steps", default=None)
 
-#: Of one agent in one invocation: its calls of the model follow one another.
+#: An invocation and an agent: the calls that one agent makes of the model in an invocation follow one another.
 _Key: TypeAlias = tuple[str, str]
 
 

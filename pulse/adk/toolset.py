@@ -40,7 +40,7 @@ class RegistryToolset(BaseToolset):
         agent: the name by which permissions know the agent; that of the ADK agent by default.
     """
 
-    # A change is in force for the next call of the model, also within an invocation.
+    # A change is in force for the next call of the model, even within an invocation.
     _use_invocation_cache = False
 
     def __init__(self, registry: ToolRegistry, *, agent: str | None = None) -> None:

@@ -22,7 +22,7 @@ from pulse.scopes import split_delta
 
 #: A null may have been NaN; jsonb rewrites exponents and the sign of zero, and refuses NUL.
 _SUSPECT: Final = ("null", "e+", "-0.0", "\\u0000", MARK)
-#: In characters: an integer that is too long to be read again is longer.
+#: Characters: an integer that is too long to be read again is longer.
 _LENGTH_MAX: Final = 4000
 _DEPTH_MAX: Final = 100
 #: The fields of actions that have no effect, or change only the state.

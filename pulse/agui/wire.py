@@ -19,9 +19,9 @@ from pulse.agui import types as agui
 from pulse.live_text import Kind
 from pulse.postgres.json_values import clean_text, escape_state
 
-#: In the metadata of a message, and of the frame that ends it: the run ended before the message did.
+#: A mark in the metadata of a message, and of the frame that ends it: the run ended before the message did.
 PARTIAL_KEY: Final = "hippocampus:partial"
-#: In the metadata of a tool's result: the tool failed.
+#: A mark in the metadata of a tool's result: the tool failed.
 ERROR_KEY: Final = "hippocampus:isError"
 
 _TRANSIENT_TYPES: Final = ("custom", "activity", "activity_delta")

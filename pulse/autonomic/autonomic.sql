@@ -6,7 +6,7 @@ SELECT make_pulse_scope($1)
 SELECT lead_pulse($1)
 
 -- name: limit_idle
--- A leader that was suspended loses its session, and with it the lock, after so many milliseconds.
+-- A leader that was suspended loses its session, and with it the lock, after this many milliseconds.
 SELECT set_config('idle_session_timeout', $1, false), set_config('idle_in_transaction_session_timeout', $1, false),
        set_config('statement_timeout', $1, false)
 

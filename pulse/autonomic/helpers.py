@@ -59,7 +59,7 @@ def dedupe() -> Rule:
 
 
 def cooldown(seconds: float) -> Rule:
-    """Let every effect rest for at least so many seconds."""
+    """Let every effect rest for at least this many seconds."""
 
     async def rule(prev: Snapshot, curr: Snapshot, inner: Inner) -> Outcome:
         effects, tick_ms = await inner(prev, curr)

@@ -15,7 +15,7 @@ from typing import Any
 from pulse.autonomic.types import TICK_MS_DEFAULT, TICK_MS_FAST, Done, Effect, Inner, Outcome, Rule, Snapshot, clamped
 from pulse.errors import InvalidInputError
 
-#: For all rules of a release together.
+#: The time limit for all rules of a release together.
 BUSINESS_SECONDS_MAX = 1.0
 #: What rules of a release may ask for.
 BUSINESS_KINDS = frozenset({"notify", "tool"})

@@ -42,7 +42,7 @@ class Release:
     """A release of a scope's rules.
 
     Attributes:
-        hash: of its files, in `objects`.
+        hash: the hash of its files, in `objects`.
         status: staged, checked, shadow, active, retired, refused or rolled_back.
         checks: what the gate and the shadow run found, by check.
         previous: the id of the release that it replaced.

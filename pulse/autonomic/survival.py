@@ -34,7 +34,7 @@ from pulse.autonomic.types import (
     canonical_json,
 )
 
-#: Failures in a row of effects on one target, the last one at most so long ago, call for an emergency rollback.
+#: This many failures in a row of effects on one target, the last within this time, call for an emergency rollback.
 PANIC_FAILURES: Final = 3
 PANIC_SECONDS: Final = 600
 #: An emergency rollback is followed by no other for half an hour: it did not help.
@@ -45,7 +45,7 @@ WATCH_SECONDS: Final = 600
 ROLLBACK_ERRORS: Final = 5
 ROLLBACK_FACTOR: Final = 3
 
-#: So many intervals without a report, in two samples, are a process that is gone: two reports are missing, and the
+#: A process that misses this many report intervals, in two samples, counts as gone: two reports are missing, and the
 #: third is late. The sense says how often processes report.
 DEAD_REPORTS: Final = 2.5
 DEAD_SAMPLES: Final = 2
@@ -61,7 +61,7 @@ FULL_SAMPLES: Final = 3
 FREE_PERCENT: Final = 80
 #: Per cent of the last minute in which some process waited for memory (Linux's PSI).
 PRESSURE_PERCENT: Final = 20
-#: From here on the largest process is restarted.
+#: At this percentage the largest process is restarted.
 MEMORY_EMERGENCY_PERCENT: Final = 95
 RESOURCE_COOLDOWN_SECONDS: Final = 300
 #: What frees a disk. Sessions are finalized, never deleted: what is consolidated, retention and upkeep can shrink.
@@ -107,7 +107,7 @@ async def panic_rollback(prev: Snapshot, curr: Snapshot, inner: Inner) -> Outcom
 
 
 async def auto_rollback(prev: Snapshot, curr: Snapshot, inner: Inner) -> Outcome:
-    """Roll back a release after whose promotion errors grew."""
+    """Roll back a release if errors rose after its promotion."""
     effects, tick_ms = await inner(prev, curr)
     if curr.release is None or not 0 <= curr.at - curr.release[1] < WATCH_SECONDS:
         return effects, tick_ms

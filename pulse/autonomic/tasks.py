@@ -168,7 +168,7 @@ class TaskService:
         return await self._append(task_id, "created", {"project": project, "priority": priority}, digest)
 
     async def assign(self, task_id: str, agent: str) -> int:
-        """Assign a task to an agent, also to another one than before."""
+        """Assign a task to an agent, or reassign it to another one."""
         _require(_NAME, agent=agent)
         return await self._append(task_id, "assigned", {"agent": agent})
 

@@ -35,24 +35,24 @@ _log = structlog.get_logger("pulse.autonomic.tick")
 
 WAKE_CHANNEL = "pulse_wake"
 POLL_SECONDS = 0.5
-#: The server ends a leader's session that shows no sign of life for so long.
+#: The server ends a leader's session that shows no sign of life for this long.
 IDLE_SECONDS_MAX = 15.0
 PING_SECONDS = 7.5
 #: Samples of a process that does not lead are stored this often.
 STORE_SECONDS = 15.0
 RECONCILE_SECONDS = 60.0
 NOTE_SECONDS = 3_600.0
-#: The database has been gone for so long: people are notified by other means.
+#: If the database has been gone for this long, people are notified by other means.
 LOST_SECONDS = 30.0
 STATEMENT_SECONDS_MAX = 10.0
-#: For all rules of a release, less than after which the server ends the leader's session.
+#: The time for loading all rules of a release: less than that after which the server ends the leader's session.
 LOAD_SECONDS_MAX = 5.0
 #: Measurements that are over are deleted this often.
 COLLECT_GARBAGE_SECONDS = 600.0
-#: In one tick.
+#: The most rows that one tick deletes.
 GARBAGE_ROWS_MAX = 10_000
 
-#: So many failures of a release's rules in 10 minutes switch them off for 5.
+#: This many failures of a release's rules in 10 minutes switch them off for 5.
 BORDER_FAILURES_MAX = 3
 BORDER_WINDOW_SECONDS = 600.0
 BORDER_OFF_SECONDS = 300.0

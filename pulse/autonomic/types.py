@@ -24,7 +24,7 @@ COOLDOWN_SECONDS_DEFAULT = 900
 COOLDOWN_SECONDS_MAX = 3_600
 EFFECT_BYTES_MAX = 8_192
 KEY_CHARS_MAX = 200
-#: As JSON: the record's column holds 512 bytes of kind and key.
+#: The length of a key as JSON: the record's column holds 512 bytes of kind and key.
 KEY_BYTES_MAX = 400
 #: Samples of a sense that a snapshot holds: those of the last minute.
 WINDOW_SECONDS = 60.0
@@ -54,7 +54,7 @@ class Effect:
         kind: which executor does it.
         key: at which target. One effect per kind and key is open at a time.
         params: what the executor needs. No words of users: effects are kept for good.
-        cooldown_seconds: after its end, no equal kind and key until so many seconds later, 0 to 3,600.
+        cooldown_seconds: how long after its end no effect of the same kind and key follows, 0 to 3,600.
         survival: whether the package's own rules decided it. Rules of a release cannot set it.
         rule: which rule decided it; set by the chain.
 
@@ -128,7 +128,7 @@ class Done(NamedTuple):
 
     Attributes:
         at: when the last one ended, or began if it is open, in Unix seconds.
-        state: of the last one: open, acked or failed.
+        state: the state of the last one: open, acked or failed.
         survival: whether the last one was the survival rules'.
         failures: in a row, up to now.
         recent: how many there were in the last 10 minutes.
@@ -159,7 +159,7 @@ class Snapshot:
         effects: what became of each target's effects, by (kind, key).
         errors: how many there were in the last 10 minutes, and in the 10 minutes before.
         release: the id of the release in force and when it was promoted; None without one.
-        projections: of tasks, if they were requested.
+        projections: summaries of the tasks, if they were requested.
         business: whether the rules of the release take part.
     """
 

@@ -21,9 +21,9 @@ COLLECT_SECONDS_MAX = 4.0
 #: What a process keeps while the database is gone: a minute of all its senses.
 SAMPLES_KEPT = 500
 SAMPLE_BYTES_MAX = 65_536
-#: Measurements that were cancelled are waited for so long.
+#: How long cancelled measurements are waited for.
 ENDING_SECONDS_MAX = 2.0
-#: Between the first measurements of watchers of which only some measure at once.
+#: The pause between the first measurements of watchers of which only some measure at once.
 STAGGER_SECONDS = 0.25
 
 
@@ -98,7 +98,7 @@ class Watchers:
         report: called with what went wrong, as 'collect:network:TimeoutError'.
         everywhere: watchers of what each machine senses of itself.
         shared: watchers of what all processes see alike; they run where `is_leading` holds.
-        at_once: so many measure at once, and their first measurements begin one after the other; None for all.
+        at_once: how many measure at once, with their first measurements one after the other; None for all at once.
     """
 
     def __init__(

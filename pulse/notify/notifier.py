@@ -24,7 +24,7 @@ from pulse.scopes import Scope, parse_state_prefix
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Between two notifications: each is a commit, which competes with those that it announces.
+#: The pause between two notifications: each is a commit, which competes with those that it announces.
 _PAUSE_SECONDS = 0.008
 #: How long a process that ends waits for what is being sent.
 _CLOSE_SECONDS_MAX = 0.5
@@ -77,7 +77,7 @@ class Notifier:
         self._begin()
 
     async def close(self) -> None:
-        """Send what waits, unless the database does not answer: listeners find it by their poll. Idempotent."""
+        """Send what waits, unless the database does not answer: listeners then find it by polling. Idempotent."""
         self._closing += 1
         try:
             async with asyncio.timeout(_CLOSE_SECONDS_MAX):
@@ -130,7 +130,7 @@ class Notifier:
         try:
             await _STATEMENTS.execute(self._pool, "notify", payloads, list(shared), list(shared.values()))
         except (PulseError, *FAULTS) as error:
-            # The events are committed: listeners find them by their poll.
+            # The events are committed: listeners find them by polling.
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
 
 

@@ -21,7 +21,7 @@ import httpx
 
 from pulse.outbound import addresses
 
-#: To one of several addresses, until the next is tried.
+#: The time limit for connecting to one of several addresses; then the next is tried.
 CONNECT_SECONDS_MAX = 5.0
 _CONNECTIONS_MAX = 50
 _KEEP_ALIVE_SECONDS = 15.0
@@ -136,7 +136,7 @@ class OutboundClient:
 
         Raises:
             RefusedAddressError: the address may not be reached.
-            TooLargeError: the body is over `max_bytes`, also once decompressed.
+            TooLargeError: the body is over `max_bytes`, as sent or decompressed.
             TimeoutError: it took too long, as a whole.
             httpcore.ConnectError, ssl.SSLError, OSError: no connection; nothing was sent.
             httpcore.NetworkError, httpcore.ProtocolError: the connection broke, perhaps after the request was read.

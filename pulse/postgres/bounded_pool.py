@@ -26,9 +26,9 @@ else:
     Pool = asyncpg.Pool
     _Acquired = PoolAcquireContext
 
-#: For the end of a cancelled statement, of a transaction that failed or was left open, of a connection.
+#: The time limit for ending a cancelled statement, a transaction that failed or was left open, or a connection.
 RELEASE_SECONDS_MAX = 5.0
-#: After this time at most, a connection that was set aside goes back to the pool, which renews and closes connections.
+#: A connection that was set aside goes back to the pool after at most this time; the pool renews or closes it.
 _ASIDE_SECONDS_MAX = 10.0
 
 
@@ -52,7 +52,7 @@ class BoundedPool(Pool):
     a caller waits for one. It must not be used after the block.
 
     A cancelled statement waits until the server has ended it, which a server that hangs never does. A loop that ends
-    cancels every task, also the one in which the driver takes a connection back: if that had not begun yet, the
+    cancels every task, including the one in which the driver takes a connection back: if that had not begun yet, the
     connection would count as used for ever, and closing the pool would wait for it.
 
     After a failover, connections to the former primary may live on. A write that is refused as read-only has all of

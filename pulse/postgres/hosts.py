@@ -22,7 +22,7 @@ from pulse.postgres.statements import FAULTS, Statements
 if TYPE_CHECKING:
     from pulse.postgres.bounded_pool import Connection
 
-#: For one of several hosts; a host that is down but routed answers nothing.
+#: The time limit for one of several hosts: a host that is down but routed answers nothing.
 HOST_SECONDS_MAX = 3.0
 _NAME = "hippocampus"
 _TARGET = "target_session_attrs"

@@ -34,7 +34,7 @@ class Deletion(enum.Enum):
 
 #: ``{"key": DELETED}`` removes a key from a state; ``{"key": None}`` sets it to null.
 DELETED: Final = Deletion.DELETED
-#: As it is stored and sent.
+#: `DELETED` as it is stored and sent.
 DELETED_ESCAPE: Final = {MARK: [DELETED.value]}
 _REFUSED_TEXT = re.compile("[\x00\ud800-\udfff]")
 _DEPTH_MAX = 200

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 #: How long a read waits for the replica, and between two looks at its position.
 WAIT_SECONDS = 0.1
 _POLL_SECONDS = 0.005
-#: How long a replica that failed, or was behind for so long, is left alone.
+#: How long a replica that failed, or was behind for as long as a wait lasts, is left alone.
 _PAUSE_SECONDS = 2.0
 _CONNECT_SECONDS_MAX = 3.0
 _STATEMENTS = Statements("pulse", "database.sql")
-#: Of a database, whichever server shows it.
+#: What identifies a database, whichever server shows it.
 _IDENTITY = ("system_identifier", "database")
 #: The statement that also reads whose log it is.
 _WITH_IDENTITY = {"log_position": "own_log_position", "replayed": "own_replayed"}
@@ -67,7 +67,7 @@ class ReplicaReads:
         self._replica: Pool | None = None
         self._not_before = 0.0
         self._is_reported = False
-        #: Of servers that are reached directly: at the other end of a connection is always the same one.
+        #: Identities of servers that are reached directly: a connection to such a server never leads to another one.
         self._identities: WeakKeyDictionary[Any, tuple[Any, ...]] = WeakKeyDictionary()
         self.from_replica = 0
         self.from_primary = 0

@@ -3,8 +3,8 @@
 A statement starts at a line ``-- name: list_sessions`` of a query file and ends at the next one. The comment lines
 below the name say what it takes and returns. A query file can be read, counted and explained as a whole.
 
-The line ``-- redacts: $4, $5 of app $1`` declares which arguments hold words of users: what they hold of secrets is
-masked or refused as the policy of that app says (`pulse.redaction`), on whatever way they come. With ``as $6`` the
+The line ``-- redacts: $4, $5 of app $1`` declares which arguments hold words of users: any secrets in them are
+masked or refused as the policy of that app says (`pulse.redaction`), wherever they come from. With ``as $6`` the
 statement also gets, as its last argument, what was applied, and fails with `RedactionChangedError` if the policy says
 otherwise. Then the policy is read, and the statement run again; so an app's policy costs no round trip of its own. Any
 other statement has it read before. ``JSON $2`` is a JSON text, or a list of them.
@@ -286,7 +286,7 @@ def translate(error: asyncpg.PostgresError, errors: Mapping[str, type[Exception]
             f"PostgreSQL cannot hold {argument}: a text with U+0000 or a lone surrogate, or a number out of range;"
             " nothing was changed"
         )
-    # Of the errors of this SQLSTATE, only that of a B-tree names an index.
+    # Among the errors with this SQLSTATE, only that of a B-tree names an index.
     if sqlstate == _PROGRAM_LIMIT_EXCEEDED and error.constraint_name is not None:
         # Each name is within its own bound; with four bytes a character they may still be too long together.
         return InvalidInputError(

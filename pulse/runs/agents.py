@@ -100,7 +100,7 @@ class LostCall:
 
     Attributes:
         agent: that asked for it, by its name.
-        idempotency_key: of each attempt at it.
+        idempotency_key: the key of every attempt at it.
         asked_at: the time of the event that asks for it; None if only one call can have its id.
         is_decided: a person's decision on it is stored, and the agent acts on it if it was not used.
     """
@@ -130,7 +130,7 @@ class RunContext:
         #: Called before each call of a model, by agents that know their calls; raises `AgentError` to refuse it.
         self.before_model_call: Callable[[], None] | None = None
         #: Called with the calls that a lost run left without a result, by agents that find them. An agent for which it
-        #: is set continues where a run was lost, also without a message.
+        #: is set continues where a run was lost, even without a message.
         self.settle_calls: SettleCalls | None = None
         #: Called with the tokens of each call of a model, by AG-UI's names.
         self.on_usage: Callable[[Mapping[str, Any]], None] | None = None
@@ -228,7 +228,7 @@ class RunContext:
         Args:
             activity_type: how the client shows it.
             content: replaces the former content of the same message.
-            message_id: of an activity to replace; a new one by default.
+            message_id: the id of an activity to replace; a new one by default.
             transient: as for `custom`.
         """
         message_id = message_id or str(uuid.uuid4())

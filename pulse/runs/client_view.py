@@ -29,7 +29,7 @@ from pulse.state.history import StateHistory
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: In `forwardedProps`: the number of the event whose state the client has, if it keeps no messages.
+#: The key in `forwardedProps` for the number of the event whose state the client has, if it keeps no messages.
 STATE_SEQUENCE_KEY: Final = "hippocampus:stateSequence"
 #: How many of the client's messages are compared, the newest.
 COMPARED_MAX = 1000
@@ -55,9 +55,9 @@ class Position:
 
     Attributes:
         known: the ids of its messages that are stored.
-        sequence: of the newest stored message that it has; None if it has none.
+        sequence: the number of the newest stored message that it has; None if it has none.
         until: it has received the events up to this one; None if that is not known.
-        state_sequence: of the last event that changed the session's own state.
+        state_sequence: the number of the last event that changed the session's own state.
         later_turns: how many messages of the user it does not have.
         is_answered: whether a completed run has answered the newest message that it has.
     """

@@ -17,7 +17,7 @@ from pulse.database import FAULTS
 from pulse.runs.records import Run, RunLease, RunStatus
 from pulse.runs.service import RunService
 
-#: Between two renewals, which also bring requests to cancel.
+#: The interval between two renewals, which also bring requests to cancel.
 INTERVAL_SECONDS = 2.0
 
 _log = structlog.get_logger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: Of `ModelPrices.parse`; a name may contain `:` and `/`, as those of many servers do.
+#: What `ModelPrices.parse` accepts. A name may contain `:` and `/`, as on many servers.
 PRICES_PATTERN = r"^$|^[^=,\s]+=\d+(\.\d+)?/\d+(\.\d+)?(,[^=,\s]+=\d+(\.\d+)?/\d+(\.\d+)?)*$"
 
 

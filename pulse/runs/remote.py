@@ -84,7 +84,7 @@ class RemoteRuns:
         try:
             written = await self._runs.start(*owner, session_id, run_id, message, **options)
         except SessionNotFoundError:
-            # If it exists by now, another request was faster.
+            # If it exists now, another request got in first.
             with contextlib.suppress(SessionExistsError):
                 await self._sessions.create_session(*owner, session_id=session_id)
             written = await self._runs.start(*owner, session_id, run_id, message, **options)
@@ -120,7 +120,7 @@ class RemoteRuns:
             transients: events (``event_type``, ``content``) for the present followers alone; sent again each time.
 
         Raises:
-            InvalidInputError: an event is none that a client could be sent, or too large. What was before it was sent.
+            InvalidInputError: an event cannot be sent to a client, or is too large. The events before it were sent.
             StreamLostError: the text before an offset is missing; send the message from offset 0, or store it.
             StreamTooLongError: the message would be too long.
             others: as above.

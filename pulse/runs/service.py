@@ -93,7 +93,7 @@ class RunService:
             message: its `invocation_id` becomes the run id.
             alone: refuse while another run of the session is active. Runs of lost processes are ended first.
             holder: who executes it, instead of this service's holder.
-            lease_seconds: of the first lease, instead of this service's.
+            lease_seconds: the length of the first lease, instead of this service's.
             expected_version: refuse if the session is at another version: the message has a state that was computed
                 from it.
 
@@ -249,7 +249,7 @@ class RunService:
 
         Args:
             run: any run of the session.
-            limit: of the newest events that are messages, thoughts, calls and results, 1 to 1,000.
+            limit: how many of the newest events that are messages, thoughts, calls and results, 1 to 1,000.
         """
         from pulse.agui.messages import MESSAGE_TYPES, messages_of  # the extra [http]
 
@@ -276,7 +276,7 @@ class RunService:
 
         Args:
             runs: the engine's ids; the leases of runs of another holder are not renewed.
-            holder: of the runs, instead of this service's holder.
+            holder: another holder of the runs than this service's.
             lease_seconds: from now, instead of this service's.
 
         Returns:

@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from pulse.outbound.addresses import Network
     from pulse.outbound.client import OutboundClient
 
-#: Of a service's answer, beside output and files; and of the whole of it, whatever the limits are.
+#: Bytes of a service's answer besides output and files; and of the whole answer, whatever the limits are.
 _ANSWER_BYTES = 1 << 20
 _ANSWER_BYTES_MAX = 256 << 20
 _ERROR_LENGTH_MAX = 2000
-#: Of a time that a service reports: far above any limit, and far below what a float holds.
+#: The longest time that a service may report: far above any limit, and far below what a float holds.
 _SPENT_MS_MAX = 1e15
 _NO_RESULT = "the service's answer is not a result"
-#: Of each of the commands that end a container after its client was killed.
+#: How long each command may take that ends a container after its client was killed.
 _STOP_SECONDS = 10.0
-#: Of the interpreter itself, beside what its code may use.
+#: Memory of the interpreter itself, besides what its code may use.
 _INTERPRETER_MB = 64
 _NOBODY = "65534:65534"
 #: What an engine gives a container of its own environment or settings, with the password of a proxy.
@@ -279,7 +279,7 @@ class RemoteBackend:
     output and files may be together, or over 256 MiB.
 
     Args:
-        url: of the service; http only to a private address in an allowed network.
+        url: the service's address; http only to a private address in an allowed network.
         token: sent as a bearer token.
     """
 
@@ -402,7 +402,7 @@ def _is_sound(result: SandboxResult) -> bool:
 
 
 def _cut(stdout: str, stderr: str, limit: int) -> tuple[str, str, bool]:
-    """Return both, of so many bytes together, and whether they had more."""
+    """Return both, cut to this many bytes together, and whether they had more."""
     written = [text.encode("utf-8", "replace") for text in (stdout, stderr)]
     if len(written[0]) + len(written[1]) <= limit:
         return stdout, stderr, False

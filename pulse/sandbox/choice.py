@@ -11,7 +11,7 @@ from pulse.errors import InvalidInputError
 
 SandboxKind: TypeAlias = Literal["monty", "bwrap", "container", "remote"]
 
-#: As engines write images, with a registry, a tag and a digest. Never an option of the engine.
+#: An image as engines write it, with a registry, a tag and a digest; never an option of the engine.
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _PRINTABLE = re.compile(r"[!-~]{1,2000}")
 

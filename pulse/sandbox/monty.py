@@ -26,7 +26,7 @@ from pulse.sandbox.records import (
 )
 
 PROCESSES_MAX = 4
-#: A worker is replaced after so many executions.
+#: A worker is replaced after this many executions.
 CHECKOUTS_MAX = 200
 _RECURSION_MAX = 400
 _VALUE_TYPES = (str, int, float, bool, type(None))

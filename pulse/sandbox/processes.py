@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pulse.sandbox.records import EXIT_TIMEOUT, Limits, SandboxRequest, SandboxResult, SandboxStatus
 
-#: Between two sums of the memory of all processes.
+#: The pause between two sums of the memory of all processes.
 WATCH_SECONDS = 0.1
 _KILLED_SECONDS = 2.0
 _REPORT_BYTES_MAX = 16 << 20
@@ -95,7 +95,7 @@ async def watch(
         given: what its standard input gets; that of the request by default.
         report: the end of a pipe to read.
         is_client: the code runs elsewhere, so the group's memory is not the code's. It is asked to end before it is
-            killed: it may be in the middle of a start, which nobody else could undo.
+            killed: it may be in the middle of a start, which no other process could undo.
     """
     stdin = request.stdin.encode("utf-8", "surrogateescape") if given is None else given
     return await _Watched(process, request.limits, is_client=is_client).finish(stdin, report)

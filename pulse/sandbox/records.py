@@ -28,8 +28,8 @@ class Limits:
     """The limits of one execution. Each is enforced, and there is never a network.
 
     Attributes:
-        seconds: of wall-clock time.
-        disk_mb: of all files that it writes.
+        seconds: wall-clock time.
+        disk_mb: the size of all files that it writes.
     """
 
     memory_mb: int = 256
@@ -115,7 +115,7 @@ class SandboxResult:
 
     Attributes:
         exit_code: 0; the code's own; -1 after a time-out; -2 if the request was refused; None if it crashed.
-        value: of the last expression, as JSON; None if the backend has none.
+        value: the value of the last expression, as JSON; None if the backend has none.
         files: what the code wrote to its folder, if the backend returns files.
         error: why it is not `ok`, for the caller.
         truncated: the output was cut at its limit.

@@ -47,7 +47,7 @@ _NUMBERS: Mapping[str, tuple[int, int, int, int, tuple[int, ...]]] = {
     ),
 }  # fmt: skip
 _CLONE3 = 435
-#: Of x86-64 alone: iopl, ioperm, modify_ldt, nfsservctl, uselib.
+#: Calls that only x86-64 has: iopl, ioperm, modify_ldt, nfsservctl, uselib.
 _MORE = {"x86_64": (172, 173, 154, 180, 134)}
 
 

@@ -75,8 +75,8 @@ def make_sandbox_backend(
     """Return a backend: ``monty`` (the default everywhere), ``bwrap``, ``container:IMAGE`` or ``remote:URL``.
 
     Args:
-        engine, options: of a container; see `ContainerBackend`. Podman's read-only temporary folders are set.
-        token, allowed: of a service; see `RemoteBackend`.
+        engine, options: for a container; see `ContainerBackend`. Podman's read-only temporary folders are set.
+        token, allowed: for a service; see `RemoteBackend`.
 
     Raises:
         InvalidInputError: there is no such backend.

@@ -52,7 +52,7 @@ class StateChange:
     """An event that changed the state.
 
     Attributes:
-        version: of the session after the event.
+        version: the session's version after the event.
         delta: the keys that it set, with their prefixes.
     """
 
@@ -80,7 +80,7 @@ class RestoredState:
 
     Attributes:
         state: the session's own scope.
-        snapshot_sequence_num: of the snapshot that it was built from; 0 for the session's creation.
+        snapshot_sequence_num: the number of the snapshot that it was built from; 0 for the session's creation.
         deltas: how many were applied to it.
     """
 

@@ -29,7 +29,7 @@ DELTAS_CHANNEL = "agent_deltas"
 #: The channel of events that are not stored.
 TRANSIENTS_CHANNEL = "agent_transients"
 
-# Of a notification; PostgreSQL's limit is 7,999 bytes.
+# The size of a notification; PostgreSQL's limit is 7,999 bytes.
 _TRANSIENT_BYTES_MAX = 7900
 _RUNS_AT_ONCE = 500
 _STATEMENTS = Statements("pulse.streams", "streams.sql")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: The channel of `notify_thread_gone`.
 GONE_CHANNEL = "agent_gone"
-#: Between two checks of every watched thread.
+#: The interval between two checks of every watched thread.
 POLL_SECONDS = 10.0
 _THREADS_AT_ONCE = 1000
 _STATEMENTS = Statements("pulse.streams", "streams.sql")

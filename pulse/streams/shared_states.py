@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The channel of `pulse.notify.notifier`.
 SHARED_CHANNEL = "agent_shared"
-#: Between two reads of the versions of every watched pair.
+#: The interval between two reads of the versions of every watched pair.
 POLL_SECONDS = 10.0
 _OWNERS_AT_ONCE = 500
 _STATEMENTS = Statements("pulse.streams", "streams.sql")

@@ -20,7 +20,7 @@ WHERE k.known IS NULL OR char_length(m.body) > k.known
 ORDER BY m.opened_at, m.message_id
 
 -- name: run_events
--- thread, after this sequence number, at most this many and, but for the last, so many bytes of content
+-- thread, after this sequence number, at most this many and, except the last, at most this many bytes of content
 WITH RECURSIVE page AS (
     SELECT e.*, 1 AS rank, octet_length(e.body)::bigint AS bytes
     FROM (SELECT o.*, o.content::text AS body FROM events AS o

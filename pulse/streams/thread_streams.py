@@ -88,7 +88,7 @@ class ThreadStreams:
         return ThreadCursor(began)
 
     async def check(self, session: Session, cursor: ThreadCursor) -> None:
-        """Check that a run began where a cursor says, or that the thread has come so far.
+        """Check that a run began where a cursor says, or that the thread has reached it.
 
         Raises:
             InvalidInputError: the cursor names no run of the thread.

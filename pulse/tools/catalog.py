@@ -42,7 +42,7 @@ from pulse.tools.schemas import SchemaCheck
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: The answer of a user's client is waited for so long.
+#: How long the answer of a user's client is waited for.
 CLIENT_SECONDS = 60.0
 LIST_LENGTH_MAX = 1000
 _DOWNLOAD_SECONDS = 30.0
@@ -152,7 +152,7 @@ class ToolCatalog:
 
         Args:
             code: with the arguments in ``inputs``; None: the code is the argument ``code``.
-            input_schema: of the arguments of `code`.
+            input_schema: the schema of the arguments of `code`.
             limits: see `pulse.sandbox`.
         """
         if (code is None) != (input_schema is None):
@@ -196,7 +196,7 @@ class ToolCatalog:
                 origin of the source alone, and those of OAuth2 for the document's token URL. Of ``basic`` the secret is
                 ``user:password``, of OAuth2's client credentials ``client_id:client_secret``, of its other flows and of
                 OpenID Connect an access token. Of alternatives, the one that has credentials is used.
-            permissions: of all its tools.
+            permissions: for all its tools.
             allowed_networks: private ones that it may reach, such as ``10.1.0.0/16``. For operators only.
 
         Raises:
@@ -257,7 +257,7 @@ class ToolCatalog:
         """Make tools of those of an MCP server (streamable HTTP); a further call reads its list again.
 
         Args:
-            credential: of a bearer token, ``env:TOOL_NAME`` or ``file:/run/secrets/name``.
+            credential: where a bearer token is, ``env:TOOL_NAME`` or ``file:/run/secrets/name``.
             permissions, allowed_networks: as for `put_openapi`.
 
         Raises:

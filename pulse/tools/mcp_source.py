@@ -32,7 +32,7 @@ async def _connected(
     seconds: float,
     max_bytes: int,
 ) -> AsyncIterator[Any]:
-    """Connect to a server, and receive at most so many bytes.
+    """Connect to a server, and receive at most this many bytes.
 
     Raises:
         ToolError: the extra is missing.

@@ -23,7 +23,7 @@ from pulse.tools.schemas import SchemaCheck, check_depth
 
 DOCUMENT_BYTES_MAX = 2 * 2**20
 OPERATIONS_MAX = 500
-#: Of all operations, each with the definitions that it reaches.
+#: The size of the schemas of all operations, each with the definitions that it reaches.
 SCHEMAS_BYTES_MAX = 16 * 2**20
 NAME_LENGTH_MAX = 64
 DEPTH_MAX = 64
@@ -45,7 +45,7 @@ _STYLES = {
     "header": ("simple",),
     "cookie": ("form",),
 }
-#: Of OpenAPI, too, but not made here.
+#: Styles that OpenAPI also has, and that are not supported here.
 _OTHER_STYLES = {"path": ("label", "matrix")}
 
 
@@ -231,7 +231,7 @@ class _Loader:
         self._skipped: dict[str, str] = {}
         self._used: dict[str, dict[str, Any]] = {}
         self._is_30 = True
-        #: Of requests and of results: what is required differs.
+        #: Definitions for requests and for results: what is required differs.
         self._definitions: dict[_Side, dict[str, Any]] = {"request": {}, "result": {}}
 
     def load(self) -> Document:

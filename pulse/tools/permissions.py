@@ -22,7 +22,7 @@ class Permissions:
 
     Attributes:
         rate_limit: calls of one user in a minute, over all processes; None: no limit.
-        burst: of these, how many at once.
+        burst: how many of these may be made at once.
         max_concurrency: calls of all users at once, over all processes; None: no limit.
     """
 

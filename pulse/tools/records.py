@@ -44,8 +44,8 @@ class Tool:
     """A tool as it is stored.
 
     Attributes:
-        version: of its definition; `revision` ascends with every change of any tool of the app.
-        call_count, avg_latency_ms: of calls that were made and ended, as of when the tool was read.
+        version: the version of its definition; `revision` ascends with every change of any tool of the app.
+        call_count, avg_latency_ms: calls that were made and ended, as of when the tool was read.
     """
 
     id: uuid.UUID
@@ -77,7 +77,7 @@ class ToolOutcome:
     """What became of a call.
 
     Attributes:
-        execution_id: of its row in `tool_executions`; None if the database could not store one.
+        execution_id: the id of its row in `tool_executions`; None if the database could not store one.
         value: the result, as JSON; None if there is an error.
         error_code, error: why there is no result; the message is written for a model.
         retry_after_seconds: after which a limit allows the call.

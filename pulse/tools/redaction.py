@@ -15,7 +15,7 @@ STORED_BYTES_MAX = 16_384
 HIDDEN = "[redacted]"
 _SECRET_LENGTH_MIN = 6
 _DEPTH_MAX = 100
-#: Of a text that is cut: longer than most secrets.
+#: How far a text is read beyond where it is cut: longer than most secrets.
 _CUT_MARGIN = 512
 
 #: Not `max_tokens`, `tokens_used` or `next_page_token`.
@@ -26,7 +26,7 @@ _KEY = re.compile(
 )
 _NOT_SECRET = re.compile(r"(?:max|next|page|continuation|sync|stop)[-_.]?(?:page[-_.]?)?token$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: Whatever follows is the secret, also where it does not look like one.
+#: Whatever follows is the secret, even if it does not look like one.
 _BEARER = re.compile(r"\b(bearer )[0-9A-Za-z._~+/-]{8,}=*", re.IGNORECASE)
 
 

@@ -21,7 +21,7 @@ class ToolRegistries:
 
     Args:
         backend: where tools of code run; without it their calls fail. `close` closes it.
-        options: of each `ToolRegistry`.
+        options: for each `ToolRegistry`.
     """
 
     def __init__(self, pool: Pool, backend: SandboxBackend | None = None, **options: Any) -> None:

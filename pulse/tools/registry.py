@@ -7,7 +7,8 @@
 
 A call is two statements: one before it, which checks that the tool is as this process knows it, reserves its rate, and
 commits a row; and one after it. No connection is held in between. A tool that changed meanwhile is read again first, so
-a change is in force for every call that begins after its commit; calls that run end on the version they began with.
+a change is in force for every call that begins after its commit; calls in progress finish on the version they started
+with.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ if TYPE_CHECKING:
     from pulse.sandbox.service import Sandbox
 
 CHANNEL = "agent_tools"
-#: A person's confirmation is waited for so long.
+#: How long a person's confirmation is waited for.
 CONFIRMATION_SECONDS = 86_400.0
-#: A list is read again after so long also where it is listened to: a notification may have been lost.
+#: A list is read again after this time even while it is listened to: a notification may have been lost.
 _POLL_SECONDS = 0.5
 #: Over a tool's own time limit, until its call counts as lost.
 _MARGIN_SECONDS = 30.0
@@ -125,7 +126,7 @@ class _Call:
     run_id: uuid.UUID | None
     tool_call_id: str
     idempotency_key: str
-    #: Of its tool, once that was found.
+    #: The kind of its tool, once the tool was found.
     kind: str = "unknown"
     roles: Collection[str] = ()
     agent: str | None = None
@@ -251,7 +252,7 @@ class ToolRegistry(ToolCatalog):
             run_id: the run that it belongs to, by the caller's id or by `Run.id`.
             user_id: on whose behalf; by default the run's user, or no user.
             tool_call_id: the model's id of the call.
-            idempotency_key: of an earlier attempt that is repeated; one of this run and call by default.
+            idempotency_key: that of the attempt that is repeated; by default one for this run and call.
             roles, agent: the caller's, for the tool's permissions; roles by default those that `roles_of` returns.
         """
         return await self._record(name, params, run_id, user_id, tool_call_id, idempotency_key, roles, agent)

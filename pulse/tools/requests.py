@@ -22,7 +22,7 @@ from pulse.tools.redaction import without
 _ERROR_CHARACTERS_SHOWN = 500
 _TOKEN_BYTES_MAX = 65_536
 _TOKEN_SECONDS = 10.0
-#: Before its end, so that a token does not expire on its way.
+#: How long before its end a token is renewed, so that it does not expire on its way.
 _TOKEN_MARGIN_SECONDS = 30.0
 
 

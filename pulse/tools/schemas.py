@@ -1,4 +1,4 @@
-"""JSON Schemas of arguments and results: checked once, then applied in microseconds, also to hostile values.
+"""JSON Schemas of arguments and results: checked once, then applied in microseconds, even to hostile values.
 
 jsonschema-rs has patterns in linear time, and no limit of recursion that a value could reach. By default it would open
 ``http://`` and ``file://`` references: ours are refused.

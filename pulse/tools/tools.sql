@@ -1,5 +1,5 @@
 -- name: changed_tools
--- An app, a revision: the tools that changed since, also inactive ones.
+-- An app, a revision: the tools that changed since, inactive ones too.
 SELECT t.id, t.app_name, t.name, t.display_name, t.description, t.permissions, t.is_active AND NOT t.is_gone AS is_active,
        t.call_count, t.avg_latency_ms, s.name AS source, t.kind, t.input_schema, t.output_schema, t.operation, t.nature,
        t.timeout_seconds, t.version, t.created_at, t.updated_at, t.source_id, t.revision,

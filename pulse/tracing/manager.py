@@ -49,7 +49,7 @@ class Owners(TypedDict, total=False):
     run_id: str | None
 
 
-#: In the order of `genai.OWNERS`.
+#: The fields of an owner, in the order of `genai.OWNERS`.
 _OWNER_NAMES: Final = ("app_name", "user_id", "session_id", "run_id")
 
 
@@ -83,7 +83,7 @@ class TracingManager:
         """Prepare it; `start` begins.
 
         Args:
-            service_name: of this process.
+            service_name: the name of this process.
             pg_dsn: stores spans in the table `traces` of this database.
             otlp_endpoint: sends them to this URL, by OTLP over HTTP in protobuf. Needs the extra ``tracing``.
             schema: where the table is.
@@ -170,7 +170,7 @@ class TracingManager:
         """Return a span, to be entered by `with`; it is current within the block.
 
         Args:
-            name: of the operation, with few values: no id in it.
+            name: the operation's name, with few values: no id in it.
             attributes: None as a value is left out.
             app_name, user_id, session_id, run_id: whose it is; otherwise that of the span above.
             parent: a `traceparent` of another process; otherwise the current span is above it.

@@ -24,7 +24,7 @@ class StoredSpan:
     """A row of `traces`.
 
     Attributes:
-        parent_span_id: of this trace; None for the first span. It may belong to a process whose spans are not here.
+        parent_span_id: a span of this trace; None for the first. It may belong to a process whose spans are not here.
         linked_trace_id: the trace of the append that caused this job.
         error: the type of the error; None if it succeeded.
     """

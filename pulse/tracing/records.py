@@ -11,10 +11,10 @@ from typing import Any, Final, NamedTuple
 from pulse.redaction import mask_and_cut
 from pulse.tracing import genai
 
-#: Of one text in an attribute, in characters.
+#: Characters of one text in an attribute.
 TEXT_MAX: Final = 4096
 HIDDEN: Final = "[redacted]"
-#: Of one span, and of one list in it.
+#: Attributes of one span, and elements of one list in it.
 VALUES_MAX: Final = 128
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")

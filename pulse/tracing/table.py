@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pulse.database import Connection
 
 STATEMENTS: Final = Statements("pulse.tracing", "tracing.sql")
-#: For one batch, and for a connection.
+#: The time limits for sending one batch, and for closing the connection.
 SEND_SECONDS_MAX: Final = 2.0
 CLOSE_SECONDS_MAX: Final = 2.5
 

@@ -618,7 +618,7 @@ BEGIN
 END
 $$;
 
--- The tasks' events, each with the agent that the task was assigned to by then, and when.
+-- The tasks' events, each with the agent that the task was then assigned to, and when.
 CREATE OR REPLACE VIEW pulse_task_events AS
 SELECT g.id, g.scope, g.kind, g.key, g.hash, g.meta, g.occurred_at,
        max(g.agent) OVER w AS agent, max(g.assigned_at) OVER w AS assigned_at

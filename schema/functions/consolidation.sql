@@ -57,7 +57,7 @@ END
 $$;
 
 -- Enqueues what is due by the idle timers; at most p_limit threads of each kind. Returns how many it enqueued. A thread
--- whose app does not consolidate is checked again an hour later, in case its policy has changed by then.
+-- whose app does not consolidate is checked again an hour later, in case its policy has changed.
 CREATE OR REPLACE FUNCTION enqueue_idle(p_limit integer DEFAULT 500) RETURNS integer
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

@@ -27,7 +27,7 @@ AS $$
           FROM (SELECT lower(replace(x.text, '’', '''')) AS plain FROM unnest(ARRAY[p_before, p_now]) AS x (text)) AS s) AS d
 $$;
 
--- The turns whose statement no longer holds: a fact that was extracted from them has another value by now, or has ended.
+-- The turns whose statement no longer holds: a fact that was extracted from them has another value now, or has ended.
 -- said: the value they state; holds: the fact's present text, NULL if it ended; since: when it changed.
 CREATE OR REPLACE FUNCTION outdated_turns(p_app_name text, p_user_id text)
 RETURNS TABLE (thread_id uuid, sequence_num bigint, said text, holds text, since timestamptz, changed_in uuid)
@@ -98,7 +98,7 @@ BEGIN
         RETURN false;
     END IF;
     v_own := ARRAY(SELECT unnest(v_value) EXCEPT SELECT unnest(telling_terms(v_held)));
-    -- Of pairs, those that have no character of what holds now: of '住在北京' before '住在上海' that is '北京'.
+    -- Only the pairs without a character of the current value: from '住在北京' before '住在上海' that is '北京'.
     v_own := coalesce(nullif(ARRAY(SELECT o.term FROM unnest(v_own) AS o (term)
                                    WHERE NOT is_cjk(left(o.term, 1)) OR v_held !~ ('[' || o.term || ']')), '{}'),
                       nullif(v_own, '{}'), v_value);

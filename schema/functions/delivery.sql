@@ -233,7 +233,7 @@ LANGUAGE sql VOLATILE SET search_path FROM CURRENT
 AS $$ SELECT pg_try_advisory_lock(worker_lock_class(), worker_lock_key(p_worker_id)) $$;
 
 -- Running attempts whose worker is dead: its lock is gone, or its row, or it has sent no heartbeat for a while (its
--- connection was cut unnoticed, or the process is stopped). For the worker that calls, also attempts that are its own
+-- connection was cut unnoticed, or the process is stopped). For the worker that calls, attempts of its own too
 -- but that it does not run: the reply to a fetch, or a job's end, was lost with a connection. Those that it runs are
 -- never orphans, however old its heartbeat: a process that was stopped and continues is alive.
 CREATE OR REPLACE FUNCTION find_orphans(p_stalled_seconds double precision, p_worker_id bigint DEFAULT NULL,
@@ -415,7 +415,7 @@ BEGIN
         LIMIT p_limit
     ) AS d;
     -- The queue's rows before ours, as everywhere. A failed job that is being run again is skipped: its row here
-    -- is pending by then, and kept.
+    -- is then pending, and kept.
     DELETE FROM procrastinate_jobs AS j WHERE j.id IN (
         SELECT q.id FROM procrastinate_jobs AS q WHERE q.id = ANY (v_queue) AND q.status = 'failed'
         ORDER BY q.id FOR UPDATE SKIP LOCKED);

@@ -500,7 +500,7 @@ $$;
 
 -- One step of the erasure of a user: a whole session or, once none is left, at most p_rows rows that belong to none.
 -- Returns the request; finished_at says whether that was all. Call it again, each time in a transaction of its own; any
--- process may, at any time, also after a crash. Locked rows are left for the next step. Errors: HP046.
+-- process may, at any time, even after a crash. Locked rows are left for the next step. Errors: HP046.
 CREATE OR REPLACE FUNCTION advance_erasure(p_id uuid, p_rows integer DEFAULT 1000) RETURNS erasures
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$

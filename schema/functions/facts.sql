@@ -565,7 +565,7 @@ $$;
 --   less certain by over 0.1 than what held                'candidate'     stored beside it, never counts
 --   it did not hold at that time, or something else did    'unknown'       nothing is stored, fact_id is NULL
 --
--- Of a list, only what ended is taken out.
+-- If the value is a list, only what ended is taken out of it.
 CREATE OR REPLACE FUNCTION end_fact(p_thread threads, p_origin slice_origin, p_fact fact_input)
 RETURNS TABLE (fact_id uuid, outcome text)
 LANGUAGE plpgsql SET search_path FROM CURRENT

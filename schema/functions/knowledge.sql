@@ -232,7 +232,7 @@ BEGIN
 END
 $$;
 
--- Makes a version the one that is searched: all its chunks are stored by now, and these are their places. What the
+-- Makes a version the one that is searched: all its chunks are stored, and these are their positions. What the
 -- former version has and this one does not is kept for `as_of`. Errors: HP103.
 CREATE OR REPLACE FUNCTION finish_ingest(p_document_id uuid, p_version integer, p_places chunk_place[]) RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -318,7 +318,7 @@ AS $$
     SELECT count(*)::integer FROM given
 $$;
 
--- Deletes at most p_limit versions that were superseded so long ago, with the chunks that no later version has.
+-- Deletes at most p_limit versions that were superseded at least p_keep ago, with the chunks that no later version has.
 CREATE OR REPLACE FUNCTION prune_knowledge(p_keep interval, p_limit integer DEFAULT 1000) RETURNS integer
 LANGUAGE sql SET search_path FROM CURRENT
 AS $$
@@ -545,7 +545,7 @@ $$;
 --   p_fusion         'minmax': each part is normalised over what matches, and the vectors weigh p_vector_weight;
 --                    'rrf': by ranks alone, 1 / (60 + rank) each
 --   p_k1, p_b        of BM25. Documents need others than conversations: see docs/decisions.md
---   p_per_document   of each document only so many chunks, the best; NULL: any number
+--   p_per_document   only this many chunks of each document, the best; NULL: any number
 --
 -- Up to 5,000 chunks every one is scored; beyond that, those that `chunk_candidates` returns: by their words all of them,
 -- by vectors too the best 200 of these and the 200 nearest. `total`: how many match, of those that were scored.

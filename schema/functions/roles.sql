@@ -109,7 +109,7 @@ BEGIN
                     THEN 'app_name = $1 AND grantee IN (''*'', ''user:'' || $2)'
                 WHEN d.table_name = 'corpus'
                     THEN 'app_name = $1 AND (user_id = $2 OR id IN (SELECT a.corpus_id FROM corpus_access AS a))'
-                -- Of the corpora that the login sees.
+                -- What belongs to the corpora that the login sees.
                 WHEN d.table_name IN ('knowledge_documents', 'knowledge_versions', 'knowledge_base', 'knowledge_vectors')
                     THEN 'corpus_id IN (SELECT c.id FROM corpus AS c)'
                 ELSE d.user_rows END) ORDER BY d.table_name)

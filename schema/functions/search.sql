@@ -179,7 +179,7 @@ AS $$ SELECT ' ' || lower(regexp_replace(left(p_text, 4000), '[^[:alnum:]]+', ' 
 
 -- The memories of a scope whose vectors are nearest: for scopes of many thousands. The model's index answers, or without
 -- one (see `vector_index_changes`) the scope's vectors do. An HNSW index does not reach every row: groups of like vectors
--- become islands, and a scan ends after so many tuples. If it finds fewer rows than requested, all rows of the scope are
+-- become islands, and a scan ends after this many tuples. If it finds fewer rows than requested, all rows of the scope are
 -- compared. A vector of zeros has no direction, and is not near to anything.
 CREATE OR REPLACE FUNCTION nearest_memories(
     p_app_name text, p_user_id text, p_embedding vector, p_embedding_model text, p_limit integer,
@@ -883,11 +883,11 @@ $$;
 -- query names, one element each. A row of such a time that matches the words is preferred by the weight; one that matches
 -- has the last of their terms. A weight over 1 says that the query asks for nothing but a time: then such rows match
 -- without any of its words. The program makes them of the query: hippocampus/text/time_cues.py.
--- p_as_of, p_known_at: facts as they were true then, and as they were known by then; see `facts_as_of`. A version that
--- is not the current one is judged by its words.
--- relevance does not depend on the other rows: the cosine similarity, or the share of the query's words (by their
--- weight) that the row contains, whichever is greater; if the query asks for nothing but a time, also the share of the
--- greatest weight of a time. total counts all rows that match.
+-- p_as_of, p_known_at: facts as they were true at the first time, and known at the second; see `facts_as_of`. A version
+-- that is not the current one is judged by its words.
+-- relevance does not depend on the other rows: the greatest of the cosine similarity, the share of the query's words
+-- (by their weight) that the row contains, and, if the query asks only for a time, the share of the greatest weight of
+-- a time. total counts all rows that match.
 -- p_bare: return no more of a row than source, id, score, its parts, relevance and occurred_at.
 -- p_explain: return parts, what each part adds to the score, in the order of SCORE_PARTS in hippocampus/search.py.
 -- Errors: HP007 bad input, HP001 unknown session, HP049 the vector is not one of this model.
@@ -1090,8 +1090,8 @@ BEGIN
     ), in_runs AS (
         SELECT t.*, t.n - row_number() OVER (ORDER BY t.n) AS run FROM numbered AS t
     ), docs AS MATERIALIZED (
-        -- Of the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of their vectors
-        -- two on either side, 0.5 and 0.6 per step. Elements of one array cost less than as many window functions.
+        -- Among the turns around it, those before count 0.75 per step, those after 0.6, as in `spread`; of the vectors,
+        -- two on either side count, 0.5 and 0.6 per step. Elements of one array cost less than as many window functions.
         SELECT d.n, d.length, d.document,
                0.75::float8 * coalesce(d.lengths[d.k - 1], 0) + 0.5625::float8 * coalesce(d.lengths[d.k - 2], 0)
                + 0.4219::float8 * coalesce(d.lengths[d.k - 3], 0) + 0.3164::float8 * coalesce(d.lengths[d.k - 4], 0)

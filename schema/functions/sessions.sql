@@ -285,7 +285,7 @@ BEGIN
     END IF;
     UPDATE threads SET
         metadata = jsonb_set(metadata, '{import,version}', to_jsonb(version)), updated_at = p_updated_at,
-        -- Of the event that was appended last, which need not be the latest.
+        -- The time of the event that was appended last, which need not be the latest.
         event_time = CASE WHEN last_seq > 0 THEN extract(epoch FROM p_updated_at) END,
         snapshot_seq = t.snapshot_seq
     WHERE id = t.id;

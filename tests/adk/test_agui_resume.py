@@ -145,7 +145,7 @@ async def test_a_second_run_of_a_session_is_refused_while_one_is_active(
 async def test_runs_that_start_together_do_not_interleave(
     client: httpx.AsyncClient, writer: LiveWriter, gate: Gate
 ) -> None:
-    """Of five concurrent requests at least one runs. The others are refused and leave no event."""
+    """At least one of five concurrent requests runs. The others are refused and leave no event."""
     gate.opened.set()
     await OpenSessionService(writer.pool).create_session("shop", "mei", session_id="t")
 

@@ -88,7 +88,7 @@ async def test_failures_in_a_row_are_counted_by_target(pool: asyncpg.Pool) -> No
 
 
 async def test_releases_move_one_pointer_under_a_version_check(pool: asyncpg.Pool) -> None:
-    """Of two promotions at once one wins; a rollback finds the newest release that had proved itself."""
+    """One of two promotions at once wins; a rollback finds the newest release that had proved itself."""
     releases = ReleaseService(pool, "main")
     with pytest.raises(PulseNotFoundError, match="pulse init"):
         await releases.stage({"a.py": "1"})

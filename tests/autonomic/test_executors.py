@@ -159,7 +159,7 @@ async def test_a_thousand_effects_under_chaos(dsn: str, pool: asyncpg.Pool, work
 
 
 async def test_an_effect_calls_a_registered_tool_once(pool: asyncpg.Pool) -> None:
-    """Of the app that it names, within the tool's permissions; its arguments and result are in the log of tools."""
+    """The tool is one of the app that it names, called within its permissions, and is in the log of tools."""
     await ReleaseService(pool, "main").make_scope()
     tools = ToolRegistries(pool)
     ended: list[str] = []

@@ -17,7 +17,7 @@ FAILED = Done(NOW - 1, "failed", survival=True, failures=3, recent=1)
 
 
 def alive(*ages: float, **fields: Any) -> dict[str, Any]:
-    """Of processes that report every 20 s."""
+    """Snapshots' sense of processes that report every 20 s."""
     return {
         "process-alive": samples(*({"processes": [process(age)], "report_seconds": 20.0, **fields} for age in ages))
     }

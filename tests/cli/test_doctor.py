@@ -110,7 +110,7 @@ def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner
 
 
 def test_a_user_without_rights_gets_the_grant(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
-    """Of the tables that it may not read or write, the first are named."""
+    """The first tables that it may not read or write are named."""
     owner.execute("DROP ROLE IF EXISTS reader_only")
     owner.execute("CREATE ROLE reader_only LOGIN PASSWORD 'reader'")
     owner.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_only")

@@ -87,7 +87,7 @@ def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -
 
 
 def test_an_unknown_user_is_an_error(cli: Run) -> None:
-    """Of whom nothing is stored, in any table: a user with a state alone, or one who was erased, is known."""
+    """A user is unknown if no table has anything; one with only a state, or one who was erased, is known."""
     memory = str(uuid4())
     for words in (
         ("memories",),

@@ -135,7 +135,7 @@ async def test_a_batch_that_is_repeated_after_an_error_is_stored_once(store: Any
     store._run = run
     await store.add_messages(batch, AddMessagesContext(sequence_numbers=[0, 1, 2]))
     assert await turns(pool) == [("user", "ok")] * 2
-    # Of another agent with the same store, whose numbers begin again.
+    # Another agent with the same store, whose numbers begin again.
     await store.add_messages(batch[:1], AddMessagesContext(sequence_numbers=[0]))
     await store.add_messages(batch[:1])
     assert await turns(pool) == [("user", "ok")] * 4

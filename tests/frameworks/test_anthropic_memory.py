@@ -224,7 +224,7 @@ async def test_files_belong_to_their_user(memory: Hippocampus) -> None:
     lines = str(await mine.call(view("/memories/log"))).split("\n")[1:-1]
     assert sorted(line.split("\t")[1] for line in lines) == sorted(f"line {n}" for n in range(12))
     assert "line" not in str(await theirs.call(view("/memories/log"))).split("\n", 1)[1]
-    # Of several that create one file, one does.
+    # One of several that create the same file succeeds.
     done = await asyncio.gather(*(mine.call(create("/memories/one", str(n))) for n in range(8)), return_exceptions=True)
     assert sorted(type(each).__name__ for each in done) == ["ToolError"] * 7 + ["str"]
     assert (await memory.erasure.erase_user("shop", "ann")).is_complete

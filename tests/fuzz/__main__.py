@@ -41,7 +41,7 @@ from workers.migrate import migrate
 from workers.settings import Settings
 from workers.telemetry.writer_metrics import WriterMetrics
 
-#: Of the inputs, how many each family gets. Files and replies cost a tenth of a request.
+#: How many of the inputs each family gets. Files and replies cost a tenth of a request.
 SHARES = {
     "replies": 25,
     "files": 25,

@@ -18,7 +18,7 @@ from tests.fuzz.values import NUMBERS, Values
 _USED_AGAIN = re.compile(r"(^|_)(id|cursor|ticket|token|key|version|offset)$")
 _KEPT_MAX = 400
 ANSWER_SECONDS_MAX = 30.0
-#: Of an endless stream: once it has begun, the client leaves.
+#: The type of an endless stream: once it has begun, the client leaves.
 _STREAM = b"text/event-stream"
 
 

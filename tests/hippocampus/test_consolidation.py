@@ -15,6 +15,7 @@ import pytest
 from hippocampus import jobs
 from hippocampus.by_hand import GivenFact, MemoryEditor
 from hippocampus.consolidation.backfill import backfill_embeddings
+from hippocampus.consolidation.effects import check_vectors
 from hippocampus.consolidation.slices import SLICE_TURNS_MAX
 from hippocampus.consolidation_worker import MemoryConsolidationWorker, consolidate_thread
 from hippocampus.errors import (
@@ -737,7 +738,7 @@ async def test_jobs_that_end_together_enqueue_one_backfill(pool: asyncpg.Pool, c
 
 
 async def test_vectors_of_a_wrong_size_are_an_error_that_names_both_sizes(pool: asyncpg.Pool) -> None:
-    """Vectors of one model have one size: those of a second conversation cannot have another."""
+    """Vectors of one model have one size: a second conversation cannot have another, nor can one call."""
     first = await talk(pool, said("user", "hello"))
     claim = await claimed(pool, first, JobType.FAST_REPLAY)
     await MemoryConsolidationWorker(pool, ScriptedGenerator(), ScriptedEmbedder()).run(claim.job_id, claim)
@@ -748,6 +749,8 @@ async def test_vectors_of_a_wrong_size_are_an_error_that_names_both_sizes(pool: 
     with pytest.raises(EmbeddingDimensionError, match=r"768.*1536"):
         await worker.run(claim.job_id, claim)
     assert await counts(pool) == before
+    with pytest.raises(EmbeddingDimensionError, match=r"different dimensions \(2, 3\) in one call"):
+        check_vectors([[1.0, 0.0], [1.0, 0.0, 0.0]], ["a", "b"], "m")
 
 
 async def test_what_recurs_is_found_by_its_words_after_a_change_of_the_model(pool: asyncpg.Pool) -> None:

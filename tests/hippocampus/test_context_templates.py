@@ -297,7 +297,7 @@ def test_turns_are_merged_into_passages_in_the_order_of_time() -> None:
 
 
 def test_what_says_little_ranks_behind_what_says_something() -> None:
-    """Of two turns that match about as well, the one with more than small talk is kept; the best match in any case."""
+    """If two turns match about as well, the one with more than small talk is kept; the best match in any case."""
     thanks = [turn(n, f"Wow, thanks {n}! That's so great to hear!", author="Ann") for n in range(10, 40)]
     plans = turn(50, "In June we hike from Porto to Braga with two friends of my brother", author="Ann")
     window = packed(*thanks[:8], plans, *thanks[8:], budget=150)
@@ -451,7 +451,7 @@ def test_a_window_is_in_one_language(template: Template) -> None:
 
 
 def test_labels_are_in_the_language_of_the_items_unless_it_is_given() -> None:
-    """Of a window that is packed, and of items that are written; a label of another language is replaced."""
+    """In a packed window, and in written items; a label of another language is replaced."""
     for said, header, label in (
         ("早上好，我住在里斯本", "## 对话历史", "用户"),
         ("I live here", "## Conversation history", "user"),

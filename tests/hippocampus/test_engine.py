@@ -314,7 +314,7 @@ async def test_conflicts_end_with_an_error(
         "   PERFORM nextval('public.attempts'); RAISE EXCEPTION 'another was first' USING ERRCODE = 'HP002'; END $$;"
         "CREATE TRIGGER refuse BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION refuse();"
     )
-    with pytest.raises(ConcurrencyConflictError, match="other writers were first 5 times in a row"):
+    with pytest.raises(ConcurrencyConflictError, match="lost the race to other writers 5 times in a row"):
         async with asyncio.timeout(WAIT_SECONDS):
             await memory.add("ann", "hello", session="s")
     assert await pool.fetchval("SELECT last_value FROM attempts") == 5

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hippocampus import errors, prompts
-from hippocampus.providers import chunking
+from hippocampus.providers import embedding_chunks
 from hippocampus.providers.calls import CallRecord
 from hippocampus.providers.gemini import provider
 from hippocampus.records import Usage
@@ -307,7 +307,7 @@ class TestEmbedding:
         sent = [r["content"]["parts"][0]["text"] for r in fake.requests[0].body["requests"]]
         assert "".join(sent) == text
         assert len(sent) > 3
-        assert max(map(chunking.estimate_tokens, sent)) <= chunking.CHUNK_TOKENS_MAX
+        assert max(map(embedding_chunks.estimate_tokens, sent)) <= embedding_chunks.CHUNK_TOKENS_MAX
         assert sum(value * value for value in vector) == pytest.approx(1.0)
 
 

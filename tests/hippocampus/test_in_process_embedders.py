@@ -14,7 +14,7 @@ import pytest
 
 from hippocampus import errors
 from hippocampus.providers import registry
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.in_process import (
     LOAD_PAUSE_SECONDS,
     EmbeddingModel,

@@ -523,7 +523,7 @@ async def test_a_name_means_one_corpus(service: KnowledgeService) -> None:
 
 
 async def test_removal_and_erasure_reach_everything(service: KnowledgeService, pool: asyncpg.Pool) -> None:
-    """Of a document, a corpus, a user no chunk, vector, version, job or name is left, and of others everything is."""
+    """No chunk, vector, version, job or name of a document, a corpus or a user is left; those of others stay."""
     tables = ("knowledge_documents", "knowledge_versions", "knowledge_base", "knowledge_vectors")
 
     async def left() -> set[int]:
@@ -673,7 +673,7 @@ async def test_large_corpora_find_what_small_ones_do(service: KnowledgeService, 
     before = [await searched.search(question) for searched, question in questions]
     await pool.execute("UPDATE knowledge_base SET tokens = tokens WHERE chunk_index % 3 = 0")
     assert [await searched.search(question) for searched, question in questions] == before
-    # Of frequent words that no chunk has together, some that have one are worth scoring.
+    # No chunk has these frequent words together: some chunks that have one of them are worth scoring.
     apart = """
         SELECT cardinality(places) FROM chunk_candidates(
             ARRAY(SELECT id FROM corpus), NULL, 1e6, ARRAY[any_term('{northern}'), any_term('{southern}')],

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hippocampus import errors
 from hippocampus.providers import features, http_faults
 from hippocampus.providers.calls import CallRecord
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.extraction import REFLECTION_SCHEMA
 from hippocampus.providers.features import Features
 from hippocampus.providers.generation import strict_schema
@@ -260,11 +260,11 @@ class TestEmbeddings:
         assert embedder.model == "text-embedding-3-small@1536"
 
     async def test_vectors_keep_the_size_of_the_first_ones(self, fake: FakeOpenAI, embed: Any) -> None:
-        """Of a model whose size nobody said: it is known from then on, and a reply of another size is refused."""
+        """The first vectors of a model give its size; a reply of another size is then refused."""
         embedder = embed()
         assert embedder.size is None
         fake.script("vector_dimension")
-        with pytest.raises(errors.MalformedReplyError, match=r"vectors of \[768, 1536\] dimensions came back at once"):
+        with pytest.raises(errors.MalformedReplyError, match=r"dimensions \[768, 1536\] came back in one call"):
             await embedder.embed(["hello", "there"], "document")
         await embedder.embed(["hello"], "query")
         assert embedder.size == 1536

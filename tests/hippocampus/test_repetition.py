@@ -52,7 +52,7 @@ OTHER = [
 
 
 def test_the_threshold_drops_no_news_and_most_repetitions() -> None:
-    """Of 18 near misses none is dropped; of 15 repetitions at least 13 are."""
+    """None of 18 near misses is dropped; at least 13 of 15 repetitions are."""
     dropped_news = [pair for pair in OTHER if repeats(*pair)]
     assert dropped_news == []
     found = sum(repeats(*pair) for pair in SAME)

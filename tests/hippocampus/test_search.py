@@ -105,7 +105,7 @@ async def test_a_term_that_does_not_occur_has_no_frequency(conn: asyncpg.Connect
 async def test_few_words_are_scored_as_many_are(
     search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection, query: str
 ) -> None:
-    """Of a whole scope, the frequencies of up to eight forms are read with its memories. Scores, ranks and words are
+    """The frequencies of up to eight forms are read with the memories of a whole scope. Scores, ranks and words are
     those of a search that is narrowed to all time, which reads the documents, beside turns and facts that match too.
     """
     words = "tea milk honey lemon sugar bread butter salt pepper buy bought".split()

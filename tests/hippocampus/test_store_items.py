@@ -77,7 +77,7 @@ async def test_a_value_comes_back_exactly(items: ItemStore) -> None:
 
 
 async def test_an_item_is_replaced_by_its_key_and_deleted(items: ItemStore, pool: asyncpg.Pool) -> None:
-    """Of two operations on one item the last counts; another app has items of its own."""
+    """The last of two operations on one item counts; another app has its own items."""
     await items.put(NOTES, "k", {"n": 1})
     first = await items.get(NOTES, "k")
     await items.put_many([Put(NOTES, "k", {"n": 2}), Put(list(NOTES), "k", {"n": 3}), Put(NOTES, "none", None)])

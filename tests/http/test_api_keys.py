@@ -70,7 +70,7 @@ async def test_a_key_of_another_app_reveals_nothing(
         ):
             refused = await other.get(asserted, params=query, headers=headers)
             assert (refused.status_code, problem(refused)["type"]) == (403, "/problems/wrong-app")
-        # A request that names no app requires a key of every app.
+        # A request that names no app requires an all-apps key.
         assert (await other.get("/metrics/targets")).status_code == 403
         for body in ({"thread_id": "s1"},):
             refused = await other.post("/api/tickets", json=body, params={"app_name": app, "user_id": "ann"})

@@ -22,7 +22,7 @@ READ = ("sessions", "memories", "facts", "fact-candidates", "profile", "archive"
 async def test_concurrent_first_requests_are_answered_as_later_ones(
     writer: WriterProcess, writer_dsn: str, tmp_path: Path, app: str
 ) -> None:
-    """Of a writer that imports the program itself; those that the suite forks share routes that were made before."""
+    """The writer imports the program itself; those that the suite forks share routes that were made before."""
     user, sessions = f"/v1/apps/{app}/users/ann", f"/v1/apps/{app}/users/bob/sessions"
     appender = (await made(writer_dsn, app, "append")).text
     creations = [("POST", sessions, KEY, {"session_id": f"s{number}"}) for number in range(SESSIONS)]

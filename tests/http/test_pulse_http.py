@@ -16,7 +16,7 @@ from tests.support.writer_process import KEY, problem
 async def test_the_status_shows_each_decision_with_its_own_end(
     client: httpx.AsyncClient, rows: asyncpg.Connection, app: str
 ) -> None:
-    """Of effects on one target each has its own end; another scope's are not shown; the record comes by pages."""
+    """Each of several effects on one target has its own end; another scope's are not shown; the record has pages."""
     scope = f"s-{uuid.uuid4().hex[:8]}"
     for path in ("status", "events"):
         missing = problem(await client.get(f"/api/pulse/{path}", params={"scope": scope}))

@@ -278,8 +278,9 @@ class Unregistered:
 
 
 async def test_an_unexpected_error_while_a_run_begins_is_reported(dsn: str) -> None:
-    """Of the program or of the database, over a socket: it is logged like that of a request, with where it happened,
-    and counted. The client gets RUN_ERROR and a close with the reason; before the socket is open, the close alone."""
+    """An error of the program or of the database, over a socket, is logged like that of a request, with where it
+    happened, and counted. The client gets RUN_ERROR and a close with the reason; before the socket is open, only the
+    close."""
     async with serving(dsn, {**AGENTS, "unregistered": Unregistered()}) as writer:
         address = f"{writer.url.replace('http', 'ws')}/ws/agui"
 

@@ -89,7 +89,7 @@ async def every_row(pool: asyncpg.Pool) -> dict[str, str]:
 async def test_no_table_and_no_line_holds_a_credential(
     dsn: str, pool: asyncpg.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each security scheme and of MCP, whatever its server echoes; stored is the reference, and what was called."""
+    """For each security scheme and MCP, whatever its server echoes; the reference and what was called are stored."""
     for name, secret in SECRETS.items():
         monkeypatch.setenv(f"TOOL_{name.upper()}", f"me:{secret}" if name in ("basic", "client") else secret)
     settings = {"api_key": KEY, "log_level": "debug", "tracing": "postgres", "trace_content": "true"}

@@ -198,7 +198,7 @@ async def _all(dsn: str) -> list[asyncpg.Record]:
 
 
 async def test_erasure_of_a_user_reaches_every_partition(dsn: str) -> None:
-    """Of the user alone, though rows of several partitions have the same place; what comes late is not stored."""
+    """Only the user's spans go, though rows of several partitions have the same place; late ones are not stored."""
     async with await create_pool(dsn) as pool:
         assert await pool.fetchval("SELECT keep_trace_partitions('7 days')") == 0
         for user in ("ann", "bob"):
@@ -238,7 +238,7 @@ async def test_old_days_are_dropped_and_coming_ones_made(dsn: str) -> None:
 
 def _span(user: str, day: int) -> dict[str, object]:
     now = time.time()
-    # Of today also in the first second of a day.
+    # A span of today, also in the first second of a day.
     at = int(1e6 * (now + day * 86_400 if day else max(now - 1, now - now % 86_400)))
     return {
         "trace_id": os.urandom(16).hex(), "span_id": os.urandom(8).hex(), "is_root": True, "operation_name": "o",

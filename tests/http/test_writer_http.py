@@ -181,7 +181,7 @@ async def test_fifty_concurrent_appends_are_all_stored_without_gaps(client: http
 
 
 async def test_one_of_many_appends_at_the_same_version_wins(client: httpx.AsyncClient, session: str) -> None:
-    """Of ten appends at one version, one is stored and nine are conflicts."""
+    """One of ten appends at one version is stored, and nine are conflicts."""
     outcomes = await asyncio.gather(*(append(client, session, say(str(n)), expected_version=0) for n in range(10)))
     assert sorted(outcome.status_code for outcome in outcomes) == [201] + [409] * 9
 

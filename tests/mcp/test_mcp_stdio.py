@@ -160,7 +160,7 @@ async def test_the_official_client_on_a_database(dsn: str, home: Path, program: 
 async def test_code_of_registered_tools_runs_in_the_sandbox_of_the_settings(
     dsn: str, home: Path, program: Path, pool: asyncpg.Pool
 ) -> None:
-    """Of `hippocampus mcp`, as of a writer: monty by default, or the one that is named, which says why it cannot.
+    """`hippocampus mcp` uses, like a writer, monty by default, or the sandbox that is named, which says why it cannot.
 
     The tool is for a role, which the command line asserts.
     """

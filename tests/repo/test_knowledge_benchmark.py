@@ -12,7 +12,7 @@ from benchmarks import knowledge
 
 
 def test_ndcg_counts_grades_by_place() -> None:
-    """Of two relevant documents, the better one second and the other third."""
+    """The better of two relevant documents is second and the other third."""
     assert knowledge.ndcg(["x", "a", "b"], {"a": 2, "b": 1}) == pytest.approx(
         (2 / 1.584963 + 1 / 2) / (2 + 1 / 1.584963), abs=1e-6
     )

@@ -22,7 +22,7 @@ DEPLOY = ROOT / "deploy"
 KUBERNETES = DEPLOY / "kubernetes"
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 TOOLS = Path(sys.executable).parent
-#: Of systemd-analyze security, from 0 for the least exposed to 100.
+#: The exposure by systemd-analyze security, from 0 for the least to 100.
 EXPOSURE_MAX = 20
 
 

@@ -79,9 +79,14 @@ async def test_what_follows_the_first_lines_of_code_is_true(dsn: str, pool: asyn
         answer = await called("ask")
         assert (answer.answered_by, "peanuts" in answer.text) == ("passages", True)
         assert (await called("profile")).lines == ()
-        row = await pool.fetchrow("SELECT fast_idle_seconds, deep_idle_seconds FROM app_policies WHERE app_name = '*'")
-        assert tuple(seconds // 60 for seconds in row or ()) == (2, 30)
-        assert "idle for 2 minutes, and facts after 30" in README
+        policy = await pool.fetchrow("SELECT * FROM app_policy('*')")
+        assert policy is not None
+        fast, deep = policy["fast_idle_seconds"] // 60, policy["deep_idle_seconds"] // 60
+        assert (
+            f"a summary after {policy['fast_events']} events or {policy['fast_tokens']:,} tokens, or when the session"
+            f" has been idle for {fast} minutes, and extract facts after {policy['deep_tokens']:,} tokens, or when it"
+            f" has been idle for {deep} minutes"
+        ) in README
         await called("finalize_session")
         assert await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
         assert "peanuts" in (await called("profile")).lines[0].text
@@ -89,7 +94,7 @@ async def test_what_follows_the_first_lines_of_code_is_true(dsn: str, pool: asyn
 
 
 def test_the_shell_of_the_readme_has_the_data_of_make_run(tmp_path: Path) -> None:
-    """Of an ordinary user: the Makefile asks `id`."""
+    """For an ordinary user: the Makefile asks `id`."""
     (found,) = re.findall(r"`(\. \.venv/bin/activate; [^`]+)`", README)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", ".venv"], cwd=tmp_path, check=True)
     (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")

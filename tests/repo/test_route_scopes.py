@@ -1,4 +1,4 @@
-"""Every route that requires a role says whose rows it may show: by its path, an owner, or a key of every app."""
+"""Every route that requires a role says whose rows it may show: by its path, an owner, or an all-apps key."""
 
 from __future__ import annotations
 

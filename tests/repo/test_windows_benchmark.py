@@ -22,7 +22,7 @@ async def test_evidence_counts_if_its_text_stands_in_the_window(
     await windows.remember(pool, path)
     assert await pool.fetchval("SELECT count(*) FROM memories WHERE memory_type = 'episodic'") == 2
     table = await windows.evaluate(pool, path)
-    # Of three questions one names a turn that does not exist.
+    # One of three questions names a turn that does not exist.
     assert {key: (round(found.share, 2), round(found.any, 2)) for key, found in table.items()} == {
         ("new", 1): (0, 0),
         ("running", 1): (0, 0),

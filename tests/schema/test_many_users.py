@@ -25,7 +25,7 @@ PAGES_MAX = 120
 USER_PAGES_MAX = 200
 DAY = datetime.timedelta(days=1)
 UPKEEP = load_queries("workers.queue", "upkeep.sql")
-#: Of the statements of upkeep that take any.
+#: The arguments of the upkeep's statements that take any.
 ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "reap_runs": (100,),
     "archive_jobs": (DAY, DAY, 1000),

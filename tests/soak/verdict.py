@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-#: Of what a process holds after its first third: caches and statement plans are filled by then.
+#: How much a process may grow after its first third, when caches and statement plans are filled.
 GROWTH_MAX = 0.10
 #: Below this, a growth is noise of the allocator.
 GROWTH_BYTES_MIN = 12 * 2**20

@@ -63,7 +63,7 @@ class FakeGemini(FakeApi):
     """The server. `script` queues faults, `requests` holds the received calls, `counts` their number."""
 
     operations = OPERATIONS
-    #: Of the model, at a quarter of a token per character.
+    #: The model's limit, at a quarter of a token per character.
     input_tokens_max: int | None = None
 
     def read_call(self, path: str, headers: Mapping[str, str], body: dict[str, Any]) -> Request | None:

@@ -19,7 +19,7 @@ from pulse.events import Event
 from pulse.session_service import OpenSessionService
 
 APP = "app"
-#: Of the vectors of words: so many that two words seldom share one.
+#: The size of the vectors of words: large enough that two words seldom share a dimension.
 DIMENSIONS = 1536
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from pulse.sandbox.records import Limits, SandboxBackend, SandboxRequest
 from tests.support.waiting import WAIT_SECONDS
 
 LIMITS = Limits(seconds=4, cpu_seconds=3, memory_mb=96, processes=8, output_bytes=20_000, disk_mb=8)
-#: Of what only ends by them, where code starts at once.
+#: Limits for what only ends by them, where code starts at once.
 SHORT = replace(LIMITS, seconds=1, cpu_seconds=1)
 
 

@@ -22,7 +22,7 @@ from workers.mcp.tools import TOOLS
 pytestmark = pytest.mark.system
 
 PACKAGES = ("@modelcontextprotocol/inspector@2.12.0", "@modelcontextprotocol/conformance@0.1.16")
-#: Of the suite's scenarios for servers, those that need no server with its own tools.
+#: The suite's scenarios for servers that need no server with its own tools.
 SCENARIOS = ("server-initialize", "ping", "dns-rebinding-protection", "server-sse-multiple-streams")
 SECONDS_MAX = 200
 

@@ -177,8 +177,8 @@ async def test_text_grows_piece_by_piece_and_ends_as_stored(writer: WriterProces
 
 
 async def test_a_long_run_keeps_its_steps_and_says_what_it_cost(writer: WriterProcess) -> None:
-    """Of a run of more events than the page keeps, all steps are listed. Its tokens are shown by model, with their cost
-    where the operator named a price; without one it says so."""
+    """All steps of a run are listed, also if it has more events than the page keeps. Its tokens are shown by model,
+    with their cost where the operator named a price; without one it says so."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page
         await run_agent(client, asked("costs", "costs-1"), "steps")
@@ -370,7 +370,7 @@ async def test_layout_and_accessibility(writer: WriterProcess, node_folder: Path
 
 
 async def test_long_conversation_is_shown_from_its_end(writer: WriterProcess) -> None:
-    """Of a long conversation only what is in view exists, from its end; scrolling up reads earlier parts, each message
+    """Only what is in view of a long conversation exists, from its end; scrolling up reads earlier parts, each message
     once. Long results of tools are folded, and a turn is opened by its link, in a thread outside of the list too."""
     async with client_of(writer) as client, opened() as watched:
         page = watched.page

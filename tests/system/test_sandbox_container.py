@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="runs podman as root"),
 ]
 IMAGE = "sandbox-python"
-#: Of each attack that ends by the limit, with the start of its container, whose storage copies the image.
+#: The limit for each attack that only ends by it, with the start of its container, whose storage copies the image.
 SECONDS = 12.0
 #: An engine refuses hosts whose second hierarchy of cgroups has controllers of its own.
 HIDDEN = '! mountpoint -q /sys/fs/cgroup/unified || umount /sys/fs/cgroup/unified; exec podman "$@"'

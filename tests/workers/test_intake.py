@@ -107,7 +107,7 @@ ADK = {
 
 
 def test_an_exported_conversation_is_the_displayed_path(tmp_path: Path) -> None:
-    """Of a tree of replies, only those on the path to the current one; hidden ones stay hidden."""
+    """Only the replies on the path to the current one are read from the tree; hidden ones stay hidden."""
     path = write(tmp_path, [EXPORTED, {**EXPORTED, "conversation_id": "c-2", "current_node": "lost"}])
     assert format_of(path) == "exported conversations"
     assert said(path) == [

@@ -61,7 +61,7 @@ async def test_each_process_takes_a_free_port_and_is_found_until_it_ends(
 async def test_the_queue_gauges_come_from_exactly_one_process(
     tables: asyncpg.Pool, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two retention processes one exports depth and age; when it is killed, the other does."""
+    """One of two retention processes exports depth and age; when it is killed, the other does."""
     monkeypatch.setenv("QUEUE_READ_SECONDS", "0.5")
     processes = [await workers.start("retention"), await workers.start("retention")]
     await harness.enqueue(tables, await harness.make_thread(tables, "a"))

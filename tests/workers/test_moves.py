@@ -228,6 +228,14 @@ SELECT enqueue_consolidation((SELECT id FROM threads), 'fast_replay');
 UPDATE consolidation_jobs SET status = 'running', attempts = 1;
 INSERT INTO api_keys (id, app_name, roles, secret_hash) VALUES ('abcdefghijkl', 'shop''s', '{read}', sha256('secret'));
 """
+LATE = "SELECT append_event('shop''s', 'ann', 's', NULL, 'e2', 'user', 'message', '{}', 'user', 'late')"
+#: A copy that differs: the target alters what it stores.
+ALTERED = """
+CREATE FUNCTION alter_copy() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN NEW.author := 'somebody'; RETURN NEW; END $$;
+CREATE TRIGGER alter_copy BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION alter_copy();
+ALTER TABLE events ENABLE ALWAYS TRIGGER alter_copy
+"""
 #: What belongs to an installation, not to an app.
 OWN = {
     "engine_settings",
@@ -313,14 +321,8 @@ async def test_a_move_that_cannot_be_made_leaves_the_app_where_it_is(
 ) -> None:
     await pool.execute(SMALL)
     whole = await rows(pool)
-    # A copy that differs: the target alters what it stores.
-    await east_pool.execute(
-        "CREATE FUNCTION alter_copy() RETURNS trigger LANGUAGE plpgsql AS"
-        " $$ BEGIN NEW.author := 'somebody'; RETURN NEW; END $$;"
-        " CREATE TRIGGER alter_copy BEFORE INSERT ON events FOR EACH ROW EXECUTE FUNCTION alter_copy();"
-        " ALTER TABLE events ENABLE ALWAYS TRIGGER alter_copy"
-    )
-    with pytest.raises(MoveError, match="rows of events differ"):
+    await east_pool.execute(ALTERED)
+    with pytest.raises(MoveError, match=r"rows of events differ .*nothing was switched: run the move again"):
         await move(cells, APP, "east")
     await append(east_pool, "other")
     with pytest.raises(MoveError, match="which it serves itself"):
@@ -331,6 +333,29 @@ async def test_a_move_that_cannot_be_made_leaves_the_app_where_it_is(
     assert await app_cell(pool, APP) is None
     assert await rows(pool) == whole
     await append(pool)
+
+
+async def test_a_late_change_that_is_copied_wrongly_ends_the_move(
+    dsn: str, east: str, pool: asyncpg.Pool, cells: Cells
+) -> None:
+    """Rows that change after the proof are compared by themselves. Nothing is switched, and another move succeeds."""
+    await pool.execute(SMALL)
+
+    def change_after_the_proof(step: str) -> None:
+        if not step.startswith("proved"):
+            return
+        with psycopg.connect(east, autocommit=True) as target:
+            target.execute(ALTERED)
+        with psycopg.connect(dsn, autocommit=True) as source:
+            source.execute(LATE)
+
+    late = "the latest changes in events differ between main and east; nothing was switched: run the move again"
+    with pytest.raises(MoveError, match=late):
+        await move(cells, APP, "east", on_step=change_after_the_proof)
+    assert await app_cell(pool, APP) is None
+    with psycopg.connect(east, autocommit=True) as target:
+        target.execute("DROP FUNCTION alter_copy CASCADE")
+    assert (await move(cells, APP, "east", grace_seconds=0)).target == "east"
 
 
 async def test_every_table_belongs_to_apps_or_to_the_installation(pool: asyncpg.Pool) -> None:

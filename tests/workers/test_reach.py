@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
 from hippocampus.providers.vectors import VectorSpace
 from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY

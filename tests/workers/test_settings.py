@@ -397,7 +397,7 @@ def test_a_sandbox_is_named_whole_or_nothing_starts(monkeypatch: pytest.MonkeyPa
 
 
 def test_no_error_shows_the_value_of_a_secret() -> None:
-    """Of whichever setting: pydantic's errors have what was given."""
+    """For every setting: pydantic's errors contain what was given."""
     secrets = [name for name, field in Settings.model_fields.items() if SecretStr in get_args(field.annotation)]
     assert {"otlp_headers", "sandbox_token", "api_key", "cells"} <= set(secrets)
     for name in secrets:

@@ -154,7 +154,7 @@ async def test_what_is_rolled_back_or_brought_back_is_not_reported_and_no_endpoi
 
 
 async def test_erasure_strips_the_events_and_reports_itself(pool: asyncpg.Pool, service: WebhookService) -> None:
-    """Of a session and of a user; another user's events stay; what waited to be sent is not sent any more."""
+    """Erasing a session or a user; another user's events stay; what was still to be sent is not sent."""
     await service.add("app", "https://example.org/a")
     memory = Hippocampus(pool, app="app")
     for user, session in (("ann", "s1"), ("ann", "s2"), ("bob", "s3")):

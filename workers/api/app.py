@@ -50,22 +50,22 @@ from pulse.cells import DEFAULT_CELL
 from pulse.http import page
 from pulse.http.edge import middleware, problems
 from pulse.http.edge.bodies import Admission, FileAdmission, ReadAdmission, StreamAdmission
+from pulse.http.edge.key_rate_limit import RateLimit
 from pulse.http.edge.key_ring import KeyRing
 from pulse.http.edge.pages import CursorKey
-from pulse.http.edge.rate_limit import RateLimit
 from pulse.http.edge.routing import DeferredRoute
 from pulse.http.edge.services import provide
 from pulse.http.edge.stream_access import StreamSettings
 from pulse.http.routes import (
     agui,
     audit,
+    check_signal,
     me,
     remote_runs,
     runs,
     sessions,
     sockets,
     state,
-    test_signal,
     threads,
     timeline,
     tools,
@@ -82,8 +82,8 @@ from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.state.history import StateHistory
 from pulse.state_debug import StateDebugService
+from pulse.streams.check_signal import StreamTests
 from pulse.streams.run_streams import RunStreams
-from pulse.streams.test_signal import StreamTests
 from pulse.streams.thread_streams import ThreadStreams
 from pulse.threads import ThreadList
 from pulse.tickets import TicketService
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
     from workers.telemetry.writer_metrics import WriterMetrics
 
-#: Of the API, not of the program: a breaking change gets a new prefix.
+#: The version of the API, not of the program: a breaking change gets a new prefix.
 API_VERSION = "1"
 _CORS_REQUEST_HEADERS = (
     "Authorization Content-Type If-Match If-None-Match Last-Event-ID X-App-Name X-User-Id X-Request-Id"
@@ -169,7 +169,7 @@ def bare_api(*, test_routes: bool = False) -> DocumentedApi:
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
-    for router in (*_ROUTERS, *([test_signal.router] if test_routes else []), _problem_pages()):
+    for router in (*_ROUTERS, *([check_signal.router] if test_routes else []), _problem_pages()):
         # Not by `include_router`, which builds each route once more, at the first request.
         app.router.routes.extend(router.routes)
     return app

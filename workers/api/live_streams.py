@@ -13,9 +13,9 @@ from pulse.runs.agents import Agent, AgentRunner, echo
 from pulse.runs.intake import RunIntake
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
+from pulse.streams.check_signal import StreamTests
 from pulse.streams.deltas import PgDeltaCarrier
 from pulse.streams.run_streams import RunStreams
-from pulse.streams.test_signal import StreamTests
 from pulse.streams.thread_streams import ThreadStreams
 from pulse.tickets import TicketService
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # When a process shuts down: to store the last events of its runs, and to send them to their followers.
 _ENDING_SECONDS = 1.0
 _SENDING_SECONDS = 0.5
-#: Of both together, after the runs were given time to end by themselves.
+#: Both together, after the runs were given time to end by themselves.
 END_SECONDS_MAX = _ENDING_SECONDS + _SENDING_SECONDS
 
 

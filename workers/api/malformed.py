@@ -94,7 +94,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         OpenConnections.add(self._address)
 
     def data_received(self, data: bytes) -> None:
-        """Read; an upgrade that is none, such as a POST, ends the connection: nothing would answer it."""
+        """Read. An invalid upgrade, such as a POST, ends the connection: nothing would answer it."""
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.abort()

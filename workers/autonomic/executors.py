@@ -278,7 +278,7 @@ class Executors:
         return {"status": outcome.status, "execution": str(outcome.execution_id)}
 
     async def _execute_own(self, session: Session, effect: Effect, event_id: int) -> Meta:
-        """Run the executor of the release that decided the effect, also if another one is in force by now."""
+        """Run the executor of the release that decided the effect, even if another release is in force now."""
         if self._own is None:
             raise CommandFailedError("no_sandbox")
         row = await _STATEMENTS.fetch_one(session, "open_effect", event_id)

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from pulse.tools.registries import ToolRegistries
     from workers.autonomic.sandbox import Part, Sandbox
 
-#: By which the permissions of a tool name the autonomic layer.
+#: The name of the autonomic layer in the permissions of a tool.
 TOOL_AGENT = "pulse"
-#: Of one measurement, or of one execution.
+#: Calls of tools in one measurement, or in one execution.
 CALLS_MAX = 8
 MEASURES_MAX = 32
 INTERVAL_SECONDS_DEFAULT = 60

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("workers.autonomic.role")
 
 SIGN_OF_LIFE_SECONDS = 10.0
-#: For watchers of releases, of which so many measure at once, and for their executors. Both wait for tools.
+#: Sandboxes for watchers of releases, of which this many measure at once, and for their executors. Both wait for tools.
 WATCHER_PROCESSES_MAX = 4
 EXECUTOR_PROCESSES_MAX = 16
 #: More than what a turn of the tick loop may take: statements, the rules, and notices that the database is gone.

@@ -37,7 +37,7 @@ Outcome = tuple[list[dict[str, Any]], float]
 Inner = Callable[[dict[str, Any], dict[str, Any]], Awaitable[Outcome]]
 Call = Callable[[str, str, dict[str, Any]], Awaitable[Any]]
 """
-#: Of a watcher or an executor, which waits for tools.
+#: Limits of a watcher or an executor, which waits for tools.
 PART_LIMITS: pydantic_monty.ResourceLimits = {**LIMITS, "max_suspensions": 64}
 #: What a file of each part defines.
 PART_FUNCTIONS = {"watchers": "collect", "executors": "execute"}

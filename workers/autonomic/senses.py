@@ -32,10 +32,10 @@ SHARED_MS = int(500 * HEARTBEAT_SECONDS)
 GAP_SECONDS = 2.5 * SHARED_MS / 1000
 SETTLING_SECONDS = HEARTBEAT_SECONDS + 5.0
 NETWORK_SECONDS_MAX = 1.5
-#: Senses that begin within so many seconds of each other share a survey.
+#: Senses that begin within this many seconds of each other share a survey.
 SURVEY_SECONDS = 1.0
 SLOW_MS = 15_000
-#: Of a machine with memory and disks below `FREE_PERCENT`, where no process waits for memory.
+#: The interval for a machine whose memory and disks are below `FREE_PERCENT`, and where no process waits for memory.
 CALM_MS = 10_000
 #: The size of a database is read from its thousand files: seldom.
 SIZE_SECONDS = 60.0
@@ -246,7 +246,7 @@ class SharedSenses:
         }
 
     async def database(self) -> dict[str, Any]:
-        """Return the database's size, also in per cent of its quota, its connections and its oldest transaction."""
+        """Return the database's size, its percentage of the quota, its connections and its oldest transaction."""
         began = time.monotonic()
         is_due = began - self._sized_at >= SIZE_SECONDS
         row = await _STATEMENTS.fetch_one(self._pool, "database", is_due, timeout=3)

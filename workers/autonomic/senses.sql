@@ -16,7 +16,7 @@ SELECT (SELECT coalesce(jsonb_agg(to_jsonb(p) ORDER BY p.role, p.host, p.port), 
               FROM call_breakers AS c WHERE c.state <> 'closed') AS b) AS breakers
 
 -- name: own_processes
--- Of one machine.
+-- Our processes on one machine.
 SELECT role, machine, host, port, pid, extract(epoch FROM started_at)::double precision AS started_at
 FROM metrics_targets WHERE machine = $1 AND seen_at > clock_timestamp() - interval '1 minute'
 

@@ -46,7 +46,7 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
 
     Args:
         create: create the embedded server's data if there is none.
-        keep_seconds: have the embedded server stopped even if this process is killed, so many seconds later.
+        keep_seconds: have the embedded server stopped even if this process is killed, this many seconds later.
 
     Raises:
         SettingsError: there is no data, and `create` is false.

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import click
 
-from pulse import collecting
+from pulse import gc_pause
 from workers.cli.exit_codes import INTERRUPTED
 from workers.cli.groups import Verbs
 
@@ -68,7 +68,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-#: A longer word is cut to so many characters in an error message.
+#: A longer word is cut to this many characters in an error message.
 WORD_CHARS_SHOWN = 80
 _LONG_WORD = re.compile(r"\S{200,}")
 #: Lone surrogates: how Python represents bytes that are not valid UTF-8.
@@ -87,7 +87,7 @@ class Commands(Verbs):
         if cmd_name not in COMMANDS:
             return None
         module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name.replace("-", "_")
-        with collecting.paused():
+        with gc_pause.paused():
             command: click.Command = importlib.import_module(f"workers.cli.commands.{module}").command
         return command
 

@@ -96,7 +96,7 @@ def write_rows(columns: Sequence[str], rows: Sequence[Item | tuple[Any, ...]], *
 
 
 def wrap(text: str, cells: int) -> Iterator[str]:
-    """Break a text into lines of at most so many cells, at blanks and between Chinese characters.
+    """Break a text into lines of at most this many cells, at blanks and between Chinese characters.
 
     A word that is longer than a line gets a line of its own: it is an address or a path to be copied.
     """
@@ -112,14 +112,14 @@ def wrap(text: str, cells: int) -> Iterator[str]:
 
 
 def clip(text: str, cells: int) -> str:
-    """Cut a text to so many cells of a terminal; a Chinese character takes two."""
+    """Cut a text to this many cells of a terminal; a Chinese character takes two."""
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, cells - 1).rstrip() + "…"
 
 
 def passage(text: str, terms: Sequence[str], cells: int) -> str:
-    """Return the line of a text that has the most of the terms, and what follows it, cut to so many cells."""
+    """Return the line of a text that has the most of the terms, and what follows it, cut to this many cells."""
     lines = [line for line in text.split("\n") if line.strip()]
     scores = [sum(term.casefold() in line.casefold() for term in terms) for line in lines]
     if len(lines) < 2 or not any(scores):

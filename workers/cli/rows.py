@@ -221,5 +221,5 @@ async def now(pool: Pool) -> datetime:
 
 
 async def forecast(pool: Pool, app: str | None, user: str | None, days: Sequence[float]) -> list[Forecast]:
-    """Return how many memories would be archived so many days from now, if none were used."""
+    """Return how many memories would be archived this many days from now, if none were used."""
     return await _STATEMENTS.fetch_as(Forecast, pool, "forecast", app, user, days)

@@ -13,7 +13,7 @@ from pulse.postgres.backoff import Backoff
 from workers.embedded.binaries import EmbeddedServerError
 from workers.embedded.server import EmbeddedServer
 
-#: Where the kernel does not report the end of a process that is not a child.
+#: The interval of polls where the kernel does not report the end of a process that is not a child.
 POLL_SECONDS = 0.5
 RESTART_SECONDS_MIN = 0.2
 RESTART_SECONDS_MAX = 30.0

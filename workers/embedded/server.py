@@ -194,7 +194,7 @@ class EmbeddedServer:
         socket_folder = folders.make_socket_folder(self.home, f"run-{self.major}", user)
         port_record = self.home / f"port-{self.major}"
         for attempt in range(START_ATTEMPTS_MAX):
-            # Left by a crash: no server runs, but the pid may be another process's by now.
+            # Left by a crash: no server runs, but the pid may belong to another process now.
             for left in (self.data / "postmaster.pid", *socket_folder.glob(".s.PGSQL.*")):
                 left.unlink(missing_ok=True)
             # Another process may take the port between our check and the server's bind, and a killed server's last

@@ -57,7 +57,7 @@ def read(
     """Read a file in any of the formats; the options are those of `reader.read`.
 
     Args:
-        user: of all sessions, whatever the file says.
+        user: the user of all sessions, whatever the file says.
 
     Raises:
         FileFormatError: it can't be read, is in an unknown format, has a record that can't be read, or no conversation.

@@ -14,7 +14,7 @@ from workers.intake.source import RECORD_BYTES_MAX, Content, CutOffError, Source
 
 _CHUNK_BYTES = 64 * 1024
 _BLANKS = " \t\r\n"
-#: Of a record in a report.
+#: How much of a record a report shows.
 SHOWN_CHARACTERS_MAX = 2_000
 _DECODER = json.JSONDecoder()
 

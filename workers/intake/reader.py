@@ -34,7 +34,7 @@ class Reading:
     """A file that is being read.
 
     Attributes:
-        name: of users that have none in the file.
+        name: the name of users that have none in the file.
         items: can be read once.
         source: its `read_bytes` is the progress.
     """
@@ -51,7 +51,7 @@ def read(
     """Recognise a file's format and begin to read it.
 
     Args:
-        name: of sessions and users that have none in the file; by default the file's own.
+        name: the name of sessions and users that have none in the file; by default the file's own.
         day_first: '5/8/2023' means 5 August; None: as the file's dates show, otherwise May 8.
         file_format: one of `formats.NAMES`; None: by the content.
 

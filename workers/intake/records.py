@@ -34,7 +34,7 @@ class SessionHead:
 
     Attributes:
         user_id: from the file; None if it has none.
-        state: of the session's own scope, if the file has it.
+        state: the state in the session's own scope, if the file has it.
     """
 
     session_id: str
@@ -117,7 +117,7 @@ class Naming:
     """Names of one file: the same file gives the same names each time it is read.
 
     Attributes:
-        stem: of sessions and users that have no name in the file.
+        stem: the name of sessions and users that have none in the file.
         is_single: the file has one conversation, which is named by the stem.
         day_first: '5/8/2023' means 5 August; None: not known.
     """

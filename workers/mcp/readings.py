@@ -27,7 +27,7 @@ from pulse.errors import InvalidInputError
 from workers.mcp.caller import Caller
 from workers.mcp.tools import FactArguments, list_facts
 
-#: Of a session's window, of the prompt and of the page about the user.
+#: Tokens of a session's window, of the prompt, and of the page about the user.
 PAGE_TOKENS = 2_000
 FACTS_MAX = 100
 _TOPIC_MAX = 2_000

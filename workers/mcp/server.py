@@ -212,7 +212,7 @@ _ADVICE = {
     problems.NOT_FOUND.slug: "Take the document's id from search_knowledge; what this user may not read is not there.",
     problems.SESSION_NOT_FOUND.slug: "Leave session_id out, or store turns in it first with add_turns.",
     problems.EVENT_CONFLICT.slug: "The turn's id is taken by a turn with another text: use another id.",
-    problems.VERSION_CONFLICT.slug: "Other writers were first each time: call it again.",
+    problems.VERSION_CONFLICT.slug: "The call lost the race to other writers each time: call it again.",
     memory_problems.MEMORY_NOT_FOUND.slug: "Take the id of a memory or a fact from search_memory or list_facts.",
     memory_problems.CONTEXT_BUDGET.slug: "Raise max_tokens.",
 }

@@ -93,7 +93,7 @@ def _from_text(value: Any) -> Any:
 
 
 class SearchArguments(Arguments):
-    """Of search_memory."""
+    """The arguments of search_memory."""
 
     query: Annotated[str, Field(min_length=1, max_length=32_768, description="What to look for, in plain words.")]
     limit: Annotated[int, Field(ge=1, le=50, description="How many results at most.")] = 10
@@ -170,7 +170,7 @@ def _hit(found: SearchMemoryResult, budget: _Budget) -> Hit:
 
 
 class ContextArguments(Arguments):
-    """Of get_context."""
+    """The arguments of get_context."""
 
     query: Annotated[str, Field(min_length=1, max_length=32_768, description="What the next turn is about.")]
     max_tokens: Annotated[int, Field(ge=100, le=8_000, description="The budget; it is never exceeded.")] = 2_000
@@ -205,7 +205,7 @@ async def get_context(caller: Caller, given: ContextArguments) -> Context:
 
 
 class AskArguments(Arguments):
-    """Of ask_memory."""
+    """The arguments of ask_memory."""
 
     question: Annotated[str, Field(min_length=1, max_length=QUESTION_LENGTH_MAX, description="In plain words.")]
     asked_at: AskedAt = None
@@ -269,7 +269,7 @@ async def ask_memory(caller: Caller, given: AskArguments) -> Answered:
 
 
 class KnowledgeArguments(Arguments):
-    """Of search_knowledge."""
+    """The arguments of search_knowledge."""
 
     query: Annotated[str, Field(min_length=1, max_length=32_768, description="What to look for, in plain words.")]
     limit: Annotated[int, Field(ge=1, le=50, description="How many passages at most.")] = 5
@@ -333,7 +333,7 @@ async def search_knowledge(caller: Caller, given: KnowledgeArguments) -> Passage
 
 
 class DocumentArguments(Arguments):
-    """Of read_document."""
+    """The arguments of read_document."""
 
     document_id: Annotated[UUID, Field(description="The document of a passage, from search_knowledge.")]
     char_from: Annotated[int, Field(ge=0, le=2**31 - 1, description="Where to begin, in characters.")] = 0
@@ -380,7 +380,7 @@ def _knowledge(caller: Caller) -> KnowledgeService:
 
 
 class FactArguments(Arguments):
-    """Of list_facts."""
+    """The arguments of list_facts."""
 
     type: Annotated[FactType | None, Field(description="Only facts of this type.")] = None
     key: Annotated[Name | None, Field(description="Only this key, such as home_city.")] = None
@@ -463,7 +463,7 @@ def _short(value: Any, budget: _Budget) -> Any:
 
 
 class ExplainArguments(Arguments):
-    """Of explain_memory."""
+    """The arguments of explain_memory."""
 
     memory_id: Annotated[UUID, Field(description="The id of a memory, a fact or a turn, as other tools return it.")]
 
@@ -529,7 +529,7 @@ async def explain_memory(caller: Caller, given: ExplainArguments) -> Explanation
 
 
 class RememberArguments(Arguments):
-    """Of remember."""
+    """The arguments of remember."""
 
     content: Annotated[
         str, Field(min_length=1, max_length=_CONTENT_MAX, description="One statement that makes sense by itself.")
@@ -565,7 +565,7 @@ class TurnGiven(Arguments):
 
 
 class TurnsArguments(Arguments):
-    """Of add_turns."""
+    """The arguments of add_turns."""
 
     session_id: Annotated[Id, Field(description="The conversation, which is created if it does not exist.")]
     turns: Annotated[
@@ -609,7 +609,7 @@ async def add_turns(caller: Caller, given: TurnsArguments) -> TurnsAdded:
 
 
 class ForgetArguments(Arguments):
-    """Of forget_memory."""
+    """The arguments of forget_memory."""
 
     memory_id: Annotated[UUID, Field(description="The id of a memory, a fact or a turn, from search_memory.")]
 

@@ -23,8 +23,8 @@ QUERIES = load_queries("workers.migrate", "records.sql")
 # The contract between programs and databases: a program works with every database whose files ask for no more than
 # this. Raise it in the release that no longer uses what a later migration will take away; see schema/README.md.
 CONTRACT = 1
-#: Of a migration whose text was changed before its release, the hash of the former, which made the same objects. This
-#: one also dropped the views of an installation in another schema on the path.
+#: Hashes of former texts, which made the same objects, of migrations that were changed before their release. This one
+#: also dropped the views of an installation in another schema on the path.
 FORMER_TEXTS = {"0030_autonomic_archive.sql": "2776be01df8476a0586fe116b3012a3a40612b906ab15381ac2044202a268275"}
 _RELEASE = re.compile(r"\d+(?:\.\d+)*")
 

@@ -43,18 +43,18 @@ _STATEMENTS = Statements("workers.models", "call_gate.sql")
 FAILURES_WINDOW_SECONDS = 60.0
 #: Another process makes the probe, and will soon report its outcome.
 PROBE_POLL_SECONDS = 1.0
-#: After the time limit of a call, until its probe counts as lost.
+#: How long after the time limit of a call its probe counts as lost.
 PROBE_MARGIN_SECONDS = 5.0
 #: A 429 that names no time.
 PENALTY_SECONDS = 2.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
-#: Of the time that a search gives its reranker, the part of this wait: most of the rest is the call's.
+#: The part that this wait may take of the time that a search gives its reranker: the call needs most of the rest.
 _RERANK_WAIT_PART = 0.05
 REPORT_SECONDS_MAX = 2.0
 #: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.
 YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
-#: Between two requests for a slot that is nearly free.
+#: The pause between two requests for a slot that is nearly free.
 _YIELD_SECONDS_MIN = 0.02
 STATEMENT_SECONDS_MAX = 10.0
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workers.settings import ChosenModel, Settings
 
 
-#: Of the time that a search gives its reranker, the part of the call.
+#: The part that the call may take of the time that a search gives its reranker.
 _CALL_PART = 0.9
 
 

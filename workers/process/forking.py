@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from pulse import collecting
+from pulse import gc_pause
 
 _REQUEST_BYTES_MAX = 1 << 20
 _REPLY_BYTES_MAX = 1 << 10
@@ -119,7 +119,7 @@ class ForkServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the server, also while it imports, and wait for it. Its processes have been stopped before."""
+        """End the server, even while it imports, and wait for it. Its processes have been stopped before."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -146,7 +146,7 @@ class ForkServer:
         """Fork a process with a session of its own, and pipes as its standard input and output.
 
         Args:
-            name: of the process, as `ps -o comm` shows it.
+            name: the process's name, as `ps -o comm` shows it.
 
         Raises:
             NoForkServerError: the server is gone, or cannot be reached.
@@ -215,7 +215,7 @@ def _serve(control: socket.socket, preload: Sequence[str], main: Main) -> NoRetu
         handlers = {number: _as_started(number) for number in _ENDING}
         for number in _ENDING:
             signal.signal(number, signal.SIG_IGN)
-        with collecting.paused():
+        with gc_pause.paused():
             for module in preload:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(module)

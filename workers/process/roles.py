@@ -31,7 +31,7 @@ RESTART_SECONDS_MAX = 10.0
 #: A role that ran for this long was healthy: the next wait is the shortest again.
 HEALTHY_SECONDS = 30.0
 READY_POLL_SECONDS = 0.05
-#: Between the end of a role's own grace and SIGKILL.
+#: The time between the end of a role's own grace and SIGKILL.
 KILL_MARGIN_SECONDS = 0.8
 
 
@@ -47,7 +47,7 @@ class Role:
     arguments: tuple[str, ...]
 
 
-#: As in the Procfile.
+#: The roles, as in the Procfile.
 ROLES = (Role("writer", ("writer",)), *(Role(pool, ("worker", pool)) for pool in POOLS))
 
 #: Roles without which an installation is complete.
@@ -75,11 +75,11 @@ class RoleSupervisor:
     """Keeps one process per role alive for as long as its block lasts.
 
     Args:
-        environment: of the processes; with a PYTHONPATH if this program is not installed.
+        environment: what the processes get; with a PYTHONPATH if this program is not installed.
         grace_seconds: how long a role may take after SIGTERM; then it is killed.
         on_line: called with each line that a role writes.
         on_change: called when a role ends and is to be restarted.
-        forks: of which the roles are forked; without it, or once it has ended, they are started by their command lines.
+        forks: the server that forks the roles; without it, or once it has ended, their command lines start them.
         silent_seconds_max: after which a role of `WATCHED_ROLES` that sends no sign of life is killed.
     """
 

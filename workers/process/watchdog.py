@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-#: As WatchdogSec= of the units in deploy/: three signs of life that are missing.
+#: The same as WatchdogSec= of the units in deploy/: three signs of life that are missing.
 SILENT_SECONDS_MAX = 30.0
 _BYTES_MAX = 4096
 

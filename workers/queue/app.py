@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: How long a fetch may wait for a connection before the worker counts as cut off.
 CONNECTION_WAIT_SECONDS = 5.0
-#: Between two wake-ups of a connection that waits for its server.
+#: The interval between two wake-ups of a connection that waits for its server.
 WAKE_SECONDS = 3600.0
 #: A periodic task that was due while no scheduler ran is caught up, once, within this time: retention still runs on a
 #: machine that sleeps at night.

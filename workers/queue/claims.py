@@ -13,7 +13,7 @@ from pulse.postgres.statements import Statements
 if TYPE_CHECKING:
     from pulse.postgres.statements import Session
 
-#: Of the SQLSTATEs of our own, these statements raise only the fence's.
+#: The fence's SQLSTATE is the only one of our own that these statements raise.
 _STATEMENTS = Statements("workers.queue", "claims.sql", errors={"HP010": JobFencedError})
 
 

@@ -43,7 +43,7 @@ WRITE_SECONDS_MAX = 5.0
 class FencedJobManager(manager.JobManager):
     """procrastinate's job manager, with fenced ends that keep the error.
 
-    A worker that resumes can neither finish nor re-queue a job that another worker runs by now: its end is dropped and
+    A worker that resumes can neither finish nor re-queue a job that another worker now runs: its end is dropped and
     counted. A job that its own transaction finished is not written a second time.
     """
 

@@ -33,7 +33,7 @@ _log = structlog.get_logger("workers.queue.liveness")
 
 #: A worker whose connection was cut takes its lock again within one poll; two polls must agree that it is dead.
 POLL_SECONDS = 0.5
-#: Where nothing runs and nothing is due. It bounds the delay of a job whose notification was lost.
+#: The interval while nothing runs and nothing is due. It bounds the delay of a job whose notification was lost.
 IDLE_POLL_SECONDS = 10.0
 RECONNECT_SECONDS = 0.1
 STATEMENT_SECONDS_MAX = 5.0
@@ -97,7 +97,7 @@ async def poll(
         own_id: the worker that polls.
         beats: send its heartbeat too.
         running: the queue's jobs that it runs; others that belong to it are orphans too.
-        queues: those that it works off.
+        queues: the queues that it serves.
     """
     rows = await _STATEMENTS.fetch(
         connection,
@@ -170,7 +170,7 @@ class Guard:
 
         Args:
             running: returns the queue's jobs that the worker runs.
-            queues: those that it works off.
+            queues: the queues that it serves.
             wake: called at each poll that finds a job of these queues due: one whose notification was lost, or that
                 waited for its retry.
             abort: called with those that run and are to be aborted, in case the notification was lost.

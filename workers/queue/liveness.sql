@@ -9,7 +9,7 @@ SELECT procrastinate_update_heartbeat_v1($1)
 -- name: find_orphans
 -- The heartbeat's greatest age in seconds; the worker that polls, or NULL, the queue's jobs that it runs, its queues, how
 -- many seconds ahead to look, whether to send its heartbeat. Beside each orphan, and in a row of its own where there is none: whether a job of these
--- queues is due; whether one will be by then, or any job of any queue runs; which of those that the worker runs are to
+-- queues is due; whether one will be within that time, or any job of any queue runs; which of those that the worker runs are to
 -- be aborted.
 WITH beat AS MATERIALIZED (SELECT procrastinate_update_heartbeat_v1($2) WHERE $6)
 SELECT d.is_due, d.is_due OR d.is_running OR d.is_soon AS is_busy, d.to_abort, o.job_id, o.worker_id, o.attempts

@@ -34,8 +34,8 @@ RUNS_BATCH = 100
 #: Batches of 500 due timers in one run; the next run processes what is left, or was locked by a writer.
 IDLE_BATCHES_MAX = 100
 _FIND_SECONDS_MAX = 10.0
-#: For how many times as long as it took, the search for texts without a vector is not repeated: it reads more the more
-#: turns wait for their job and the more vectors there are. What it takes of a core is the inverse of this.
+#: After a search for texts without a vector, the next one waits this many times as long as it took: it reads more the
+#: more turns wait for their job and the more vectors there are. What it takes of a core is the inverse of this.
 _VECTORLESS_PAUSE = 500
 
 

@@ -182,7 +182,7 @@ async def failures(pool: Pool, *, limit: int) -> list[Failures]:
 
 
 async def live_processes(pool: Pool, *, within_seconds: float) -> list[Process]:
-    """Return the roles' processes that reported within so many seconds."""
+    """Return the roles' processes that reported within this many seconds."""
     return await _STATEMENTS.fetch_as(Process, pool, "live_processes", within_seconds)
 
 

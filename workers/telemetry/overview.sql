@@ -32,7 +32,7 @@ SELECT coalesce(error_code, 'no code') AS error_code, count(*) AS jobs,
 FROM consolidation_jobs WHERE status = 'failed' GROUP BY 1 ORDER BY jobs DESC, 1 LIMIT $1
 
 -- name: live_processes
--- seconds: processes that reported within so many seconds
+-- seconds: processes that reported within this many seconds
 SELECT role, host, port, pid, extract(epoch FROM now() - started_at)::double precision AS up_seconds,
        extract(epoch FROM now() - seen_at)::double precision AS seen_seconds
 FROM metrics_targets WHERE seen_at > now() - make_interval(secs => $1) ORDER BY role, host, port

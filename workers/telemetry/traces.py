@@ -10,7 +10,7 @@ from pulse.tracing.manager import TracingManager
 from pulse.tracing.table import CLOSE_SECONDS_MAX
 from workers.process import signals
 
-#: For what is queued, even if the process has used up its grace time.
+#: The least time for sending what is queued, even if the process has used up its grace time.
 CLOSE_SECONDS_MIN = 0.3
 
 if TYPE_CHECKING:

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 #: How long the source keeps its rows after the switch: every process reads where apps are several times meanwhile.
 GRACE_SECONDS = 10 * REFRESH_SECONDS
-#: Copies of what changed since the last one, until so few rows are left, or for so many rounds.
+#: What changed since the last copy is copied until at most this many rows are left, or for this many rounds.
 CALM_ROWS = 2_000
 ROUNDS_MAX = 6
 FENCE_ATTEMPTS_MAX = 10
 PURGE_ROWS = 5_000
 #: Tables that only grow: their rows are deleted with their sessions alone.
 _GROWING = frozenset({"events", "messages"})
-#: Of the queue's jobs, which stay: the target makes its own.
+#: The column that refers to the queue's jobs, which stay: the target makes its own.
 _NOT_COPIED = "procrastinate_job_id"
 #: By them the former cell still knows the app's callers, and directs them to its new cell; they allow nothing there.
 _KEPT = frozenset({"api_keys"})
@@ -66,7 +66,7 @@ class Moved:
     """A finished move.
 
     Attributes:
-        digests: of every table, equal on both sides before the fence.
+        digests: the digest of every table, equal on both sides before the fence.
         rows_fenced: how many rows were copied under the fence.
         fence_seconds: how long writers had to wait.
         purged: how many rows the source deleted.
@@ -437,13 +437,19 @@ class _Sides:
                 await self._delete_missing(table)
                 theirs = await self.target.fetchval(count, self.app)
             if ours != theirs:
-                raise MoveError(f"{table.name} has {ours} rows in {self.source_name}, and {theirs} were copied")
+                raise MoveError(
+                    f"{table.name} has {ours} rows in {self.source_name}, and {theirs} were copied; nothing was"
+                    " switched: run the move again"
+                )
         if prove:
             for table in self.tables:
                 query = _digest(f"SELECT {table.hashed} FROM {_quoted(table.name)} AS t WHERE {table.rows}")
                 ours, theirs = [await _read_digest(each, query, self.app) for each in (self.source, self.target)]
                 if ours != theirs:
-                    raise MoveError(f"the rows of {table.name} differ after they were copied: {ours}, {theirs}")
+                    raise MoveError(
+                        f"the rows of {table.name} differ after they were copied: {ours}, {theirs}; nothing was"
+                        " switched: run the move again"
+                    )
                 done.digests[table.name] = ours
 
     async def _require_equal_changes(self, table: _Table, since: int) -> None:
@@ -456,7 +462,10 @@ class _Sides:
         if await _read_digest(self.source, _digest(changed), self.app) != await _read_digest(
             self.target, _digest(stored)
         ):
-            raise MoveError(f"the rows of {table.name} that changed last differ after they were copied")
+            raise MoveError(
+                f"after they were copied, the latest changes in {table.name} differ between {self.source_name} and"
+                f" {self.target_name}; nothing was switched: run the move again"
+            )
 
 
 async def _purge_others(cells: Cells, app_name: str, target: str, on_step: Callable[[str], object]) -> int:

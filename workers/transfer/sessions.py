@@ -56,7 +56,7 @@ class Imported:
 
     Attributes:
         sessions_known: existed already; they were not changed.
-        states_kept: of users and apps that had one already; it was not changed.
+        states_kept: states of users and apps that existed already, and were not changed.
     """
 
     sessions: int = 0

@@ -24,7 +24,7 @@ class Answer:
     """What became of a request.
 
     Attributes:
-        status: of the response; None if there was none.
+        status: the response's status; None if there was none.
         error_code: None for a 2xx; else why it failed: redirect, gone, status, timeout, connection, tls, protocol,
             name, refused_address (private, and not allowed) or plain_http (http to an
             address outside of the networks that are allowed).
@@ -54,7 +54,7 @@ async def post(
     except addresses.RefusedAddressError:
         return Answer(error_code="refused_address")
     except OSError:
-        # Of the lookup: httpx has errors of its own.
+        # The lookup failed; httpx raises its own errors.
         return Answer(error_code="name")
     except httpx.TimeoutException:
         return Answer(error_code="timeout")

@@ -73,7 +73,7 @@ class WebhookSender:
         """Make one attempt at a delivery, and end the job's attempt with it; return whether the job is over.
 
         Raises:
-            JobFencedError: the job belongs to another attempt by now; nothing was recorded.
+            JobFencedError: the job now belongs to another attempt; nothing was recorded.
         """
         row = await _STATEMENTS.fetchrow(self._pool, "begin_webhook", *attempt, delivery_id, *self._limits)
         if row is None:

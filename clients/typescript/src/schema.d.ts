@@ -491,8 +491,8 @@ export interface paths {
          * Start a run
          * @description Start a run that the caller executes. Clients follow it with GET /api/runs/{run_id}/events, as any other run.
          *
-         *     Within `lease_seconds` the caller must write or send a heartbeat, again and again; otherwise the run is ended as
-         *     failed, with the code `orphaned`. The same call again returns the run.
+         *     The caller must keep writing or sending heartbeats, at least once every `lease_seconds`; otherwise the run is ended
+         *     as failed, with the code `orphaned`. The same call again returns the run.
          *
          *     Needs a key with the role `append`.
          */
@@ -1539,7 +1539,8 @@ export interface paths {
          * Compare with memories that are extracted again
          * @description Extract the memories of a session, or of a user, again with the current prompts and model, and compare or swap.
          *
-         *     A call takes so many slices; what was extracted is kept. Until `is_complete`, call again with the same body.
+         *     A call sends at most `slices` slices to the model; what was extracted is kept. Until `is_complete`, call again with
+         *     the same body.
          *
          *     Needs a key with the role `admin`.
          */
@@ -2303,7 +2304,7 @@ export interface paths {
         };
         /**
          * List apps
-         * @description List the apps that have sessions or memories, by name. Needs a key of every app.
+         * @description List the apps that have sessions or memories, by name. Needs an all-apps key.
          *
          *     Needs a key with the role `read`.
          */
@@ -2738,17 +2739,17 @@ export interface components {
             app_name: string;
             /**
              * Sessions
-             * @description 1000 means at least so many.
+             * @description 1000 means that many or more.
              */
             sessions: number;
             /**
              * Memories
-             * @description 1000 means at least so many.
+             * @description 1000 means that many or more.
              */
             memories: number;
             /**
              * Facts
-             * @description 1000 means at least so many.
+             * @description 1000 means that many or more.
              */
             facts: number;
         };
@@ -3148,7 +3149,7 @@ export interface components {
             occurred_at: string | null;
             /**
              * Changed
-             * @description What holds instead by now; empty: nothing does. Null: it has not changed.
+             * @description What holds instead now; empty: nothing does. Null: it has not changed.
              */
             changed: string | null;
         };
@@ -5257,7 +5258,7 @@ export interface components {
             as_of?: string | null;
             /**
              * Per Document
-             * @description At most so many chunks of each document.
+             * @description At most this many chunks of each document.
              */
             per_document?: number | null;
             /**
@@ -5404,7 +5405,7 @@ export interface components {
             apply?: boolean;
             /**
              * Slices
-             * @description At most so many slices are sent to the model by this call.
+             * @description At most this many slices are sent to the model by this call.
              * @default 5
              */
             slices?: number;
@@ -6994,7 +6995,7 @@ export interface components {
         };
         /**
          * SourceInput
-         * @description An OpenAPI document, or the address of an MCP server. Credentials need a key of every app.
+         * @description An OpenAPI document, or the address of an MCP server. Credentials need an all-apps key.
          * @example {
          *       "openapi_url": "https://example.org/openapi.json"
          *     }
@@ -7931,17 +7932,17 @@ export interface components {
             user_id: string;
             /**
              * Sessions
-             * @description 1000 means at least so many.
+             * @description 1000 means that many or more.
              */
             sessions: number;
             /**
              * Memories
-             * @description 1000 means at least so many.
+             * @description 1000 means that many or more.
              */
             memories: number;
             /**
              * Facts
-             * @description 1000 means at least so many.
+             * @description 1000 means that many or more.
              */
             facts: number;
             /**

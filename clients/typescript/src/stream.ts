@@ -28,7 +28,7 @@ export type Connect = (cursor: string | null, limit: Limit) => Promise<Response>
 
 /** The pause before the first reconnection, unless the stream named one. */
 const FIRST_PAUSE_MS = 500;
-/** A connection over which bytes flowed for so long was none that failed. */
+/** A connection over which bytes flowed for this long did not fail. */
 const LASTING_MS = 30_000;
 
 /**

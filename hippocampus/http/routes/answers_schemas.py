@@ -63,7 +63,7 @@ class CitationView(View):
     sequence_nums: Annotated[list[int], Field(description="The turns, by their numbers in the session.")]
     occurred_at: datetime | None
     changed: Annotated[
-        str | None, Field(description="What holds instead by now; empty: nothing does. Null: it has not changed.")
+        str | None, Field(description="What holds instead now; empty: nothing does. Null: it has not changed.")
     ]
 
 

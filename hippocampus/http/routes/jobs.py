@@ -119,7 +119,8 @@ async def replay_memories(
 ) -> Response:
     """Extract the memories of a session, or of a user, again with the current prompts and model, and compare or swap.
 
-    A call takes so many slices; what was extracted is kept. Until `is_complete`, call again with the same body.
+    A call sends at most `slices` slices to the model; what was extracted is kept. Until `is_complete`, call again with
+    the same body.
     """
     found = await replay.replay(*owner, body.session_id, apply=body.apply, slices_max=body.slices)
     return reply(schemas.MemoryReplayView.of(found))

@@ -80,7 +80,7 @@ class MemoryReplayInput(Body):
     session_id: Annotated[Id | None, Field(description="null: all of the user's sessions.")] = None
     apply: Annotated[bool, Field(description="Swap the memories; otherwise nothing is changed.")] = False
     slices: Annotated[
-        int, Field(ge=1, le=20, description="At most so many slices are sent to the model by this call.")
+        int, Field(ge=1, le=20, description="At most this many slices are sent to the model by this call.")
     ] = 5
     model_config = ConfigDict(json_schema_extra={"examples": [{"session_id": "order-17"}]})
 

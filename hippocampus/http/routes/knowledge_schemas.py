@@ -116,7 +116,7 @@ class KnowledgeSearchInput(Body):
     ] = None
     as_of: Annotated[Moment | None, Field(description="What was searched at this time, as far as it is kept.")] = None
     per_document: Annotated[
-        int | None, Field(ge=1, le=LIMIT_MAX, description="At most so many chunks of each document.")
+        int | None, Field(ge=1, le=LIMIT_MAX, description="At most this many chunks of each document.")
     ] = None
     fusion: Annotated[Fusion, Field(description="minmax: weighted scores; rrf: reciprocal ranks.")] = "minmax"
     query_embedding: Embedding | None = None

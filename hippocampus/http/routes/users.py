@@ -32,7 +32,7 @@ Contains = Annotated[
 async def list_apps(
     users: Users, page: Annotated[Page, page_of(50, limit_max=USERS_MAX)], contains: Contains = ""
 ) -> Response:
-    """List the apps that have sessions or memories, by name. Needs a key of every app."""
+    """List the apps that have sessions or memories, by name. Needs an all-apps key."""
     found = await users.list_apps(contains=contains, limit=page.limit, after=page.start(str))
     following = None if found.following is None else page.cursor_after(found.following)
     shown = [schemas.AppSummaryView.of(each) for each in found.apps]

@@ -10,7 +10,7 @@ from pydantic import Field
 from hippocampus.users import COUNTED_MAX
 from pulse.http.edge.schemas import NextCursor, View
 
-Count = Annotated[int, Field(description=f"{COUNTED_MAX} means at least so many.")]
+Count = Annotated[int, Field(description=f"{COUNTED_MAX} means that many or more.")]
 
 
 class AppSummaryView(View):

@@ -97,7 +97,7 @@ class AnthropicGenerator(JsonGenerator):
         if system:
             body["system"] = system
         if tools or any(isinstance(turn, ModelTurn) and turn.calls for turn in turns):
-            # The API requires the tools of calls that were made, also where no further one is wanted.
+            # The API requires the tools of calls that were made, even if no further call is wanted.
             body["tools"] = tool_calls.tools_of(tools or tool_calls.former_tools(turns))
             body["tool_choice"] = {"type": "auto" if tools else "none"}
         reply = await self._caller.call(

@@ -27,9 +27,9 @@ BASE_URL = "https://generativelanguage.googleapis.com"
 #: Both majors of the library use one version of the API: by default 2.x asks for v1beta, 3.x for v1.
 _API_VERSION = "v1beta"
 
-#: Of one reply; a batch of a hundred vectors takes four.
+#: The size of one reply; a batch of a hundred vectors takes four megabytes.
 _REPLY_BYTES_MAX = 16 * 1024 * 1024
-#: Kept of a reply that is not of this API.
+#: How much is kept of a reply that does not follow this API.
 _EVIDENCE_CHARACTERS_MAX = 10_000
 
 Reply = TypeVar("Reply")

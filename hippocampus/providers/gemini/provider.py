@@ -20,7 +20,7 @@ from google.genai import types
 from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import registry
 from hippocampus.providers.calls import Asked, Caller, CallGate, CallObserver, Said, Sleep, TracedAs
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.gemini import tool_calls
 from hippocampus.providers.gemini.answers import read_answer, usage_of
 from hippocampus.providers.gemini.client import BASE_URL, GeminiClient, GeminiConnection

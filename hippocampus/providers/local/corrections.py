@@ -185,7 +185,7 @@ _LEFT_WORK_ZH = re.compile(
     f"|[^，。]{{0,6}}不干了(?=[，,。！!]|$)|(?:公司|店|厂|饭店|茶楼"
     "|酒楼)[^，。]{0,6}(?:倒闭|关门|关张|黄了|没了)|(?:没有?|丢)了工作"
 )
-#: Of the turn before, or of what it names.
+#: Takes back the turn before, or what it names.
 _SCRATCHED_EN = re.compile(r"\b(?:scratch|never ?mind|forget) (?:that|it)\b", re.IGNORECASE)
 _JOINED_EN = re.compile(
     r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE

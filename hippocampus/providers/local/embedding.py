@@ -27,7 +27,7 @@ from hippocampus.text import words
 
 MODEL = registry.PROVIDERS["local"].embedding_model
 
-#: Of every vector. Fewer would let more features share a slot.
+#: The size of every vector. A smaller one would let more features share a slot.
 DIMENSIONS = 1536
 
 #: Texts embedded by one call of a thread, so that a large batch does not hold the interpreter without a break.

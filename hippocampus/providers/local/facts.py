@@ -46,7 +46,7 @@ _NEGATED = (
 )
 _DENIES = re.compile(r"\b(?:not|no|never)\b|n['’]?t\b|[不没]", re.IGNORECASE)
 _STILL = re.compile(r" (?:any ?more|after all|actually|at all)\b.*|了$", re.IGNORECASE)
-#: Of the turn before, in which a question may name whom 'he' means.
+#: How much is read of the turn before, whose question may name the person whom 'he' means.
 _ASKED_CHARS = 200
 _ASKS = re.compile("[?？吗呢]|怎么样|如何")
 
@@ -422,7 +422,7 @@ class _Ledger:
             return True
         if not update.replaces and turn.author != "user":
             return True  # people who talk by name speak of everybody they know
-        # Of several parts, the one that changes it says too little by itself.
+        # In a sentence of several parts, the one that changes the fact says too little by itself.
         told = update.text if update.text != text else sentence.text if chinese else clauses.spelled_out(sentence.text)
         stated = families.statement(clauses.whole(told, chinese=chinese), chinese=chinese, rule=known.topic == "rule")
         if stated is None:
@@ -506,11 +506,11 @@ class _Ledger:
         )
 
 
-#: Of these, two clauses of one sentence are one value.
+#: Topics of which two clauses of one sentence are one value.
 _JOINED = frozenset(("home", "occupation"))
-#: Between a statement and what merely puts it right: an answer.
+#: The distance between a statement and what merely corrects it: an answer lies between.
 _RESTATED_TURNS = 2
-#: Of a sentence that is too long to be compared at once.
+#: A piece of a sentence that is too long to be compared as a whole.
 _PIECE = re.compile(rf".{{1,{clauses.SENTENCE_CHARS_MAX - 1}}}(?:[,，;；、\s]|$)", re.DOTALL)
 
 

@@ -18,7 +18,7 @@ from hippocampus.providers.local.patterns import Pattern
 from hippocampus.records import FactType
 from hippocampus.text import words
 
-#: Of whom a clause must speak: of the speaker, of anybody named, or of nobody in particular.
+#: Whom a clause must be about: the speaker, any named person, or no one in particular.
 Whom = Literal["self", "own", "anyone", "named"]
 
 

@@ -1,10 +1,10 @@
-"""Of whom each part of a sentence speaks: the speaker, somebody else, or somebody unknown.
+"""Find whom each part of a sentence is about: the speaker, another person, or someone unknown.
 
     'Tom dropped out of the choir'              Tom
     'I told Tom that I quit', 'Tom and I quit'  the speaker
-    'it's off', 'dropped out of the choir'      the speaker, or of whom the part before spoke
+    'it's off', 'dropped out of the choir'      the speaker, or the person of the part before
 
-What is said of somebody else ends and changes only facts that name them, and what is said of an unknown one ends
+What is said of another person ends and changes only facts that name that person; what is said of someone unknown ends
 nothing. A subject that is not recognised is taken as the speaker. This is decided here, once for each sentence, before
 anything that is known is compared with it.
 """

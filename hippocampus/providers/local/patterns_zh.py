@@ -43,7 +43,7 @@ DATE = (
     f"|{_DAY_NUMBER}(?:号|日)?)?"
     f"|{_DAY_NUMBER}(?:号|日))"
 )
-#: '三周后我去北京'; what was over by then is told with 了 behind its verb.
+#: '三周后我去北京'; what had ended before has 了 behind its verb.
 _AFTER = (
     f"(?:再?过)?(?:{NUMBER}|几|半)(?:天|周|个?星期|个?礼拜|个月)(?:之|以)?后(?!来|[^，。]*[到去回来完好成见出买走]了)"
 )

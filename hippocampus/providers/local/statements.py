@@ -71,7 +71,7 @@ _COMPANIONS = frozenset(
     )
 )
 _TOPICS_BY_ABOUT = frozenset(("family", "pet", "favorite"))
-#: Of these relatives people have several.
+#: Relatives of whom people have several.
 SEVERAL = frozenset(
     (
         "son",
@@ -104,7 +104,7 @@ SEVERAL = frozenset(
         "叔叔",
     )
 )
-#: Of these people have one at a time.
+#: Persons of whom people have one at a time.
 _POST_HOLDERS = frozenset(
     words.listed("boss manager supervisor landlord landlady coach trainer 上司 领导 老板 导师 班主任 教练 主管 经理")
 )
@@ -143,9 +143,9 @@ _KIN_FIRST = re.compile(
     re.IGNORECASE,
 )
 _GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
-#: Of these, a Chinese clause without a subject says too little by itself.
-#: Beside these a clause may state more.
+#: Besides these, a clause may state more.
 _SLIGHT = frozenset(("family:name", "family:surname", "name"))
+#: Topics for which a Chinese clause without a subject says too little by itself.
 _GOING_ON = frozenset(("habit", "medication", "work_terms"))
 
 
@@ -286,7 +286,7 @@ _GIFT_EN = re.compile(
 _BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
 
 
-#: Where somebody is for a while is not their home.
+#: A stay: where a person is for a while is not their home.
 _STAY_EN = re.compile(
     rf"^(?:I'm|I am|we're|we are) (?:back )?in\b.*(?:{dates.RANGE_EN}|\b(?:until|till)\b|\bthis week(?:end)?\b"
     r"|\b(?:for|over) (?:the|an?|two|three|four|five|six|\d+|Christmas|Easter|New Year)\b)",

@@ -199,7 +199,7 @@ def of_sentence(text: str, held: Sequence[Held], beside: Sequence[Held], turn: i
     return Update(known, replaces=replaces, text=text)
 
 
-#: In which turns before it somebody puts right what they said.
+#: How many turns back a correction can reach.
 _REACH = 6
 _KEPT_BESIDE = frozenset(("family", "pet", "children", "relationship_status", "plan", "event", "home"))
 _WORDS_MIN = 5

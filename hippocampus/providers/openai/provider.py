@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hippocampus.errors import PermanentProviderError
 from hippocampus.providers import registry
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Said, Sleep
-from hippocampus.providers.chunking import EmbeddingLimits
+from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.features import Features
 from hippocampus.providers.generation import (
     Answer,
@@ -54,7 +54,7 @@ _FIRST: Features = frozenset({"json_schema", "schema_bounds", "temperature"})
 #: What the API accepts in one call; servers of others may accept less.
 _TEXTS_PER_CALL_MAX = 2048
 
-#: Of one vector of 4,096 numbers as JSON, generously.
+#: The size of one vector of 4,096 numbers as JSON, generously.
 _VECTOR_BYTES_MAX = 128 * 1024
 
 _PROBE_TOKENS = 64

@@ -101,7 +101,7 @@ def notice(text: str, retry_ms: tuple[int, int] = RETRY_MS) -> bytes:
 
 
 def beginning(cursor: str | None) -> bytes:
-    """Return what a stream begins with: for a client without a cursor, also its first one, as an id without a frame.
+    """Return what a stream begins with: for a client without a cursor, its first cursor too, as an id without a frame.
 
     A browser's EventSource keeps the id; a parser that shows none without data finds it in the comment.
     """
@@ -124,7 +124,7 @@ async def sse_of(
 
     Args:
         batches: raises StreamCutError where the stream ends early.
-        name: of what is followed, for the log.
+        name: the name of what is followed, for the log.
         custom: send the first frame and the heartbeats as events of type CUSTOM, which AG-UI clients do not accept.
         cursor: where the stream begins, of a client that does not know it: the first frame may be long in coming.
     """

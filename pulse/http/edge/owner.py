@@ -66,9 +66,9 @@ async def bound_owner(connection: HTTPConnection) -> Owner:
     return owner
 
 
-#: For a route whose path names both.
+#: The owner for a route whose path names app and user.
 PathOwner = Annotated[Owner, Depends(path_owner)]
-#: For a route whose path names neither app nor user.
+#: The owner for a route whose path names neither app nor user.
 AssertedOwner = Annotated[Owner, Depends(asserted_owner)]
 
 
@@ -80,9 +80,9 @@ async def _asserted_session(owner: AssertedOwner, session_id: SessionId) -> Sess
     return SessionKey(*owner, session_id)
 
 
-#: For a route whose path names app, user and session.
+#: The session for a route whose path names app, user and session.
 PathSession = Annotated[SessionKey, Depends(_path_session)]
-#: For a route whose path names the session alone.
+#: The session for a route whose path names only the session.
 AssertedSession = Annotated[SessionKey, Depends(_asserted_session)]
 
 

@@ -74,7 +74,7 @@ async def _if_match(
     return IfMatch(frozenset(int(match[1]) for match in found if int(match[1]) < 2**31))
 
 
-#: For every route that changes a session.
+#: The precondition of every route that changes a session.
 Precondition = Annotated[IfMatch | None, Depends(_if_match)]
 IfNoneMatch = Annotated[
     str | None,

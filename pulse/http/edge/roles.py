@@ -1,7 +1,7 @@
 """Authorization: the role that a call needs, in the app that it names. `check_role` checks it for every route.
 
 Every route declares its role: ``dependencies=[require("read")]``. A call with an app's key must name that app: in the
-path, or else in the query or the header X-App-Name. A route that names no app needs a key of every app. In the same
+path, or else in the query or the header X-App-Name. A route that names no app needs an all-apps key. In the same
 way, a call with a user's key must name that user, and a route that names no user needs a key of every user. The check
 comes before any lookup, so that a refusal does not reveal what exists.
 """
@@ -47,7 +47,7 @@ async def _check_every_app(connection: HTTPConnection) -> None:
         raise problems.ProblemError(problems.WRONG_APP)
 
 
-#: The dependency of a route about the whole installation: a key of one app is refused, also one that names its app.
+#: The dependency of a route about the whole installation: a key of one app is refused, even if the call names its app.
 EVERY_APP = Depends(_check_every_app)
 
 

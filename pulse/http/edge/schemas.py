@@ -57,7 +57,7 @@ JsonObject: TypeAlias = dict[str, Any]
 #: A stored value in a response.
 Escaped: TypeAlias = Annotated[Any, BeforeValidator(escape_state)]
 EscapedObject: TypeAlias = Annotated[JsonObject, BeforeValidator(escape_state)]
-#: Of a response that holds one page of a list.
+#: The cursor in a response that holds one page of a list.
 NextCursor: TypeAlias = Annotated[
     str | None, Field(description="Where the next page starts; null after the last page.")
 ]

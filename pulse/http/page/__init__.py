@@ -56,7 +56,7 @@ HEADERS: Final = {
 #: API that it calls must have the same version.
 _FOREVER: Final = "public, max-age=31536000, immutable"
 _COMPARED: Final = "no-cache"
-#: Of the hash of a file in its address; see ``console/build.mjs``.
+#: Characters of a file's hash in its address; see ``console/build.mjs``.
 _VERSION_LENGTH: Final = 12
 
 router = APIRouter(include_in_schema=False, route_class=DeferredRoute)

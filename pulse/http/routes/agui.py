@@ -26,7 +26,7 @@ from pulse.runs.service import RunService
 
 #: The agent of a request that names none.
 DEFAULT_AGENT = "default"
-#: By a key, or by a ticket that allows it.
+#: The right to run agents, by a key, or by a ticket that allows it.
 RunAccess = Annotated[Access, Depends(run_access_of)]
 
 router = make_router(

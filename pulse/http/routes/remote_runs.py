@@ -43,8 +43,8 @@ _STORED = (problems.EVENT_CONFLICT, problems.EVENT_TOO_LARGE, problems.STATE_TOO
 async def start_run(owner: AssertedOwner, body: schemas.RunInputView, remote: Remote) -> Response:
     """Start a run that the caller executes. Clients follow it with GET /api/runs/{run_id}/events, as any other run.
 
-    Within `lease_seconds` the caller must write or send a heartbeat, again and again; otherwise the run is ended as
-    failed, with the code `orphaned`. The same call again returns the run.
+    The caller must keep writing or sending heartbeats, at least once every `lease_seconds`; otherwise the run is ended
+    as failed, with the code `orphaned`. The same call again returns the run.
     """
     written = await remote.start(
         *owner,

@@ -58,7 +58,7 @@ async def put_source(
     grant = grant_of(request)
     if (body.credentials or body.allowed_networks) and (grant is None or grant.app_name is not None):
         raise problems.ProblemError(
-            problems.ROLE_MISSING, "credentials and allowed_networks are the operator's: this needs a key of every app"
+            problems.ROLE_MISSING, "credentials and allowed_networks are the operator's: this needs an all-apps key"
         )
     given = [each for each in (body.openapi, body.openapi_url, body.mcp_url) if each is not None]
     if len(given) != 1:

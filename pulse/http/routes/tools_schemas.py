@@ -15,7 +15,7 @@ SourceName = Annotated[str, StringConstraints(min_length=1, max_length=64, patte
 
 
 class SourceInput(Body):
-    """An OpenAPI document, or the address of an MCP server. Credentials need a key of every app."""
+    """An OpenAPI document, or the address of an MCP server. Credentials need an all-apps key."""
 
     openapi: Annotated[dict[str, Any] | None, Field(description="An OpenAPI document, 3.0 or 3.1.")] = None
     openapi_url: Annotated[str | None, StringConstraints(max_length=2048), Field(description="Or where it is.")] = None

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 APP = "demo"
 POLL_SECONDS = 0.1
-#: The demo gives up if no job ends for so long. A model's rate limit lasts a minute or two.
+#: The demo gives up if no job ends for this long. A model's rate limit lasts a minute or two.
 STALL_SECONDS = 240.0
 
 

@@ -56,7 +56,7 @@ def explain(memory_id: UUID, whose: Whose, as_json: bool) -> None:
 @click.option("--decay-rate", type=float, help="Per day, instead of the app's.")
 @click.option("--threshold", type=float, help="Instead of the app's.")
 @click.option("--min-age-days", type=float, help="Instead of the app's.")
-@click.option("--days", default=0.0, show_default=True, help="Compare so many days from now, if nothing is used.")
+@click.option("--days", default=0.0, show_default=True, help="Compare this many days from now, if nothing is used.")
 @page_options(20)
 def compare(
     app: str,

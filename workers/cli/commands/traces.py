@@ -18,7 +18,7 @@ from workers.cli.paging import Paged, PageOptions, page_options
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-#: Of the bar that shows when a span ran, in characters.
+#: Characters of the bar that shows when a span ran.
 _BAR_WIDTH = 24
 
 

@@ -16,7 +16,7 @@ def command(pool: str, with_parent: bool) -> int:
     """Run a worker of POOL: fast_replay, deep_reflection, retention or pulse.
 
     It needs DATABASE_URL and a migrated database. Run as many of each as you like, on as many machines. After SIGTERM
-    its jobs may run for HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS; those that are not done by then go back to the queue.
+    its jobs may run for HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS; those that are not done in this time go back to the queue.
     """
     get_pool(pool)
     if with_parent:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pulse import collecting
+from pulse import gc_pause
 from pulse.extras import install_command
 from workers import settings
 from workers.cli.options import agents_option
@@ -26,7 +26,7 @@ def command(agents: tuple[str, ...], with_parent: bool) -> int:
     config = settings.load()
     logs.configure(config.log_level, config.log_format)
     try:
-        with collecting.paused():
+        with gc_pause.paused():
             from workers.writer import main_writer
     except ModuleNotFoundError as error:
         raise click.UsageError(f"The API needs {error.name}: run {install_command('http')}.") from error

@@ -1,4 +1,4 @@
-"""Creating thousands of objects without garbage collection in between."""
+"""Pause the garbage collector while thousands of objects are created."""
 
 from __future__ import annotations
 

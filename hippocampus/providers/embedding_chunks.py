@@ -1,4 +1,4 @@
-"""Texts that are longer than an embedding model reads: split into chunks, whose vectors are averaged."""
+"""Split texts that are longer than an embedding model reads into chunks, and average the vectors of these."""
 
 from __future__ import annotations
 

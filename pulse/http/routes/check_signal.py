@@ -10,7 +10,7 @@ from pulse.http.edge.roles import EVERY_APP, require
 from pulse.http.edge.routing import make_router
 from pulse.http.edge.schemas import Id, RunId, View
 from pulse.http.edge.services import service
-from pulse.streams.test_signal import StreamTests
+from pulse.streams.check_signal import StreamTests
 
 router = make_router("operation", "/api")
 

@@ -1,6 +1,6 @@
-"""Where a run was lost: the calls that have no result, and what the agent has not answered yet.
+"""What a lost run left open: calls without a result, and messages and results that the agent has not answered.
 
-ADK leaves calls without a response out of what the model is shown, and begins an invocation with a message only.
+ADK leaves calls without a response out of what the model is shown, and begins an invocation only with a message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pulse.adk.toolset import idempotency_key
 from pulse.runs.agents import LostCall
 from pulse.session_key import SessionKey
 
-#: Of the calls by which ADK asks a person.
+#: The calls by which ADK asks a person have names that begin with this.
 _ASKING: Final = "adk_request_"
 _CONFIRMATION: Final = "adk_request_confirmation"
 

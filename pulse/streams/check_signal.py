@@ -1,4 +1,4 @@
-"""A notification on demand, to test streams: the followers of the run or session that it names get an event RAW."""
+"""A notification on demand, to check streams: the followers of the run or session that it names get an event RAW."""
 
 from __future__ import annotations
 
