@@ -640,9 +640,9 @@ class Tool:
     run: Callable[[Caller, Any], Awaitable[Answer]]
 
 
-def _hints(*, writes: bool = False, destroys: bool = False, repeats: bool = True) -> ToolAnnotations:
+def _hints(*, writes: bool = False, destroys: bool = False) -> ToolAnnotations:
     return ToolAnnotations(
-        read_only_hint=not writes, destructive_hint=destroys, idempotent_hint=repeats, open_world_hint=False
+        read_only_hint=not writes, destructive_hint=destroys, idempotent_hint=True, open_world_hint=False
     )
 
 
@@ -727,7 +727,7 @@ _ALL: Sequence[Tool] = (
         role="append",
         arguments=RememberArguments,
         answer=Remembered,
-        hints=_hints(writes=True, repeats=False),
+        hints=_hints(writes=True),
         run=remember,
     ),
     Tool(
