@@ -288,7 +288,7 @@ async def test_empty_results_and_replies_are_valid(memory: Hippocampus) -> None:
         ("user", "user_message", "ok"),
     ]
     window = await memory.context("ann", "", session="s")
-    assert "[model]: I won't.\n[user]: ok" in window.text
+    assert "[assistant]: I won't.\n[user]: ok" in window.text
 
 
 @pytest.mark.parametrize("stable", [False, True])
