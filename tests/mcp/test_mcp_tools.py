@@ -33,6 +33,7 @@ from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import ORIGIN, ScriptedAnswerer
 from tests.support.waiting import WAIT_SECONDS
 from workers.mcp.tools import ANSWER_MAX, TEXT_MAX, TOOLS
+from workers.telemetry import discovery
 
 READING = ["search_memory", "get_context", "ask_memory", "search_knowledge", "read_document", "list_facts"]
 READING += ["explain_memory"]
@@ -79,6 +80,7 @@ async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> No
     ]
     async with connected(pool, era=era) as client:
         stored = await answer(client, "add_turns", {"session_id": "s1", "turns": turns, "finalize": True})
+        assert "`hippocampus up --detach`" in stored.pop("hint")
         assert stored == {"session_id": "s1", "version": 1, "appended": 2, "known": 0}
         again = await answer(client, "add_turns", {"session_id": "s1", "turns": turns})
         assert (again["appended"], again["known"]) == (0, 2)
@@ -107,6 +109,16 @@ async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> No
         assert await answer(client, "forget_memory", {"memory_id": home["id"]}) == {"forgotten": True}
         assert await answer(client, "forget_memory", {"memory_id": home["id"]}) == {"forgotten": False}
         assert home["id"] not in [each["id"] for each in (await answer(client, "list_facts"))["facts"]]
+
+
+async def test_stored_turns_come_with_a_hint_while_no_worker_runs(pool: asyncpg.Pool) -> None:
+    """Otherwise facts never appear, and the client cannot know why."""
+    turn = {"session_id": "s1", "turns": [{"role": "user", "text": "I live in Turin."}]}
+    async with connected(pool) as client:
+        await discovery.register(pool, discovery.Target("127.0.0.1", 9000, "writer", 1))
+        assert "No worker runs" in (await answer(client, "add_turns", turn))["hint"]
+        await discovery.register(pool, discovery.Target("127.0.0.1", 9001, "deep_reflection", 2))
+        assert (await answer(client, "add_turns", turn))["hint"] is None
 
 
 @pytest.mark.parametrize("era", ERAS)
