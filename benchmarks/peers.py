@@ -4,8 +4,9 @@
 
 FILE has real sentences and their vectors (`python -m benchmarks.sentences` makes it). The peers are LangGraph's own
 PostgresStore (pgvector's HNSW, as its `setup` creates it), mem0's table with its statement (HNSW, and a filter on the
-payload), and the exact scan of a scope. Recall is against the true nearest ten of the scope. Each query goes to all
-in turn, so that a busy machine slows all of them alike. Only ours searches the words too, except in 'vectors alone'.
+payload), Honcho's way (HNSW on its documents, filtered by workspace, observer and observed peer, each with an index of
+its own), and the exact scan of a scope. Recall is against the true nearest ten of the scope. Each query goes to all in
+turn, so that a busy machine slows all of them alike. Only ours searches the words too, except in 'vectors alone'.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from pulse import database
 
 Find = Callable[[Query], Awaitable[list[str]]]
 SCOPE = 1_000
+#: Who observes the users, for Honcho's way.
+AGENT = "agent"
 
 
 class Truth:
@@ -102,6 +105,47 @@ async def mem0(connection: asyncpg.Connection, truth: Truth) -> Find:
             query.user,
         )
         return [json.loads(row["payload"])["data"] for row in rows]
+
+    return find
+
+
+async def honcho(connection: asyncpg.Connection, truth: Truth) -> Find:
+    """Fill a table with the columns and indexes that Honcho's search by meaning reads, and return its way of searching.
+
+    A document belongs to who observes whom. Where a user is observed by the app's one agent, that is a user's scope.
+    """
+    size = truth.vectors.shape[1]
+    await connection.execute(
+        f"""DROP TABLE IF EXISTS documents;
+            CREATE TABLE documents (id text PRIMARY KEY, workspace_name text NOT NULL, observer text NOT NULL,
+                                    observed text NOT NULL, content text NOT NULL, embedding vector({size}),
+                                    created_at timestamptz NOT NULL DEFAULT now(), deleted_at timestamptz)"""
+    )
+    records = [
+        (f"{number:021}", APP, AGENT, user, text, vector)
+        for number, (user, text, vector) in enumerate(zip(truth.users, truth.texts, truth.vectors, strict=True))
+    ]
+    columns = ["id", "workspace_name", "observer", "observed", "content", "embedding"]
+    await connection.copy_records_to_table("documents", records=records, columns=columns)
+    await connection.execute(
+        "CREATE INDEX ON documents USING hnsw (embedding vector_cosine_ops) WITH (m = 16, ef_construction = 64)"
+    )
+    for column in ("workspace_name", "observer", "observed", "created_at", "deleted_at"):
+        await connection.execute(f"CREATE INDEX ON documents ({column})")
+    await connection.execute("VACUUM ANALYZE documents")
+
+    async def find(query: Query) -> list[str]:
+        rows = await connection.fetch(
+            """SELECT id, content FROM documents
+               WHERE workspace_name = $1 AND observer = $2 AND observed = $3
+                 AND embedding IS NOT NULL AND deleted_at IS NULL
+               ORDER BY embedding <=> $4 LIMIT 10""",
+            APP,
+            AGENT,
+            query.user,
+            query.vector,
+        )
+        return [row["content"] for row in rows]
 
     return find
 
@@ -186,6 +230,7 @@ async def main() -> None:
                     "ours, vectors alone": ours(pool, alone=True),
                     "LangGraph's store": await langgraph(connection, store, truth),
                     "mem0's statement": await mem0(connection, truth),
+                    "Honcho's way": await honcho(connection, truth),
                     "exact scan": exact(pool),
                 }
                 await compare(f"{arguments.rows:,} in {scopes}", peers, queries, truth)

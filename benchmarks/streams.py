@@ -33,6 +33,8 @@ from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 
 PER_SECOND = 100
+#: Messages of a thread: as many as a long conversation has, and as many as arrive while it is watched.
+MANY_MESSAGES, FEW_MESSAGES = 600, 20
 FRAME_ID = re.compile(rb"^id: ?([^\r\n]+)\n", re.MULTILINE)
 
 
@@ -402,14 +404,20 @@ async def thread_sockets(pool: asyncpg.Pool, address: str, count: int, messages:
     appended = time.perf_counter()
     await asyncio.gather(*(each.wait() for each in last))
     lags = [each.seen[b'"last of them"'] - appended for each in sockets]
-    row(f"{messages} messages to {count} socket(s) of a thread, each received", f"{sockets[-1].received / 1e6:.2f} MB")
+    received = max(each.received for each in sockets) / 1e6
+    row(f"{messages} messages to {count} socket(s) of a thread, each received", f"{received:.2f} MB")
     row("  the last message arrived after", f"{max(0.0, percentile(lags, 0.5)):.2f} s", f"max {max(lags):.2f} s")
+    if messages == MANY_MESSAGES:
+        figure("thread_bytes", received, f"{count} socket(s)")
     begun = [each.expect(b'"run-of-thread') for each in sockets]
     at = time.perf_counter()
     run = (await runs.start("bench", "u", name, f"run-of-thread-{name}")).run
     await asyncio.gather(*(each.wait() for each in begun))
     delays = [max(each.seen.values()) - at for each in sockets]
     row("  RUN_STARTED of a run arrived after", f"{percentile(delays, 0.5):.2f} s", f"max {max(delays):.2f} s")
+    if messages == FEW_MESSAGES:
+        figure("thread_lag", max(0.0, percentile(lags, 0.5)), f"{count} sockets")
+        figure("thread_run_started", max(delays), f"{count} sockets")
     for each in sockets:
         each.transport.close()
     await runs.finish(run)
@@ -446,9 +454,9 @@ async def main(idle: int, seconds: float, sockets: int, returning: int, only: st
             if only in (None, "idle"):
                 await idle_and_fan_out(pool, address, pid, idle)
             if only in (None, "threads"):
-                await thread_sockets(pool, address, 1, 600)
-                await thread_sockets(pool, address, sockets, 20)
-                await thread_sockets(pool, address, sockets, 600)
+                await thread_sockets(pool, address, 1, MANY_MESSAGES)
+                await thread_sockets(pool, address, sockets, FEW_MESSAGES)
+                await thread_sockets(pool, address, sockets, MANY_MESSAGES)
 
 
 if __name__ == "__main__":

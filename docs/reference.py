@@ -118,13 +118,18 @@ def benchmarks() -> str:
             "",
             MARK,
             "",
-            "`make bench` measures all of these, writes them as JSON, and ends with an error where a must is missed. "
+            "`make bench` measures all of these, writes them as JSON, and ends with an error where a must is missed or "
+            "a figure is not reported. Those of a LoCoMo file need `FILE=…`, those on real sentences "
+            "`benchmarks.search --sentences`: without it they are named as not measured. "
             "`python -m benchmarks.NAME` measures some of them alone. They are for one machine with 2 cores that does "
             "nothing else; ratios are against a peer or the raw limit in the same run.",
             "",
             "| figure | what | must and aim |",
             "| --- | --- | --- |",
-            *(f"| `{name}` | {_cell(each.what)} | {_cell(each.text)} |" for name, each in FIGURES.items()),
+            *(
+                f"| `{name}` | {_cell(each.what)}{' (`FILE=…`)' if each.of_file else ''} | {_cell(each.text)} |"
+                for name, each in FIGURES.items()
+            ),
             "",
         ]
     )

@@ -1,7 +1,8 @@
 """Consolidation: the entry point of the memory. A slice of conversation goes in, memories and facts come out.
 
     read      one statement; the connection goes back to the pool before a model is called
-    derive    one generate call, one embedding call; the reply is kept until it is stored, so that a retry reuses it
+    derive    one generate call, one embedding call; both replies are kept until they are stored, so that a retry
+              reuses them
     store     one transaction: lock the thread, compare the watermark, fence the job, write, end the job
 
 A job may be delivered many times, and several attempts may run at once: the fence and the watermark admit the effects
@@ -27,7 +28,7 @@ from hippocampus import jobs
 from hippocampus.consolidation import isolation
 from hippocampus.consolidation.derive import derive
 from hippocampus.consolidation.effects import Cost, Effects, KnownFacts, SliceOrigin
-from hippocampus.consolidation.replies import PaidReplies, resumed
+from hippocampus.consolidation.replies import PaidReplies, PaidVectors, resumed
 from hippocampus.consolidation.slices import (
     SLICE_TOKENS,
     Slice,
@@ -193,7 +194,7 @@ class MemoryConsolidationWorker:
         insights = await read_known_insights(self._pool, thread_id, slice_.turns) if compares else ()
         derived = await derive(
             replies,
-            self._embedder,
+            PaidVectors(self._pool, self._embedder, self._generator, slice_),
             slice_.stage,
             slice_.turns,
             styles,

@@ -13,7 +13,7 @@
 | database_pool_waits_total, database_pool_wait_seconds_total | | callers that had to wait, and for how long together |
 | tool_call_duration_seconds | kind, status | how long calls of tools took, with their checks and their records |
 | redactions_total | kind, outcome | secrets that were masked or refused |
-| tracing_spans_total | exit, outcome | spans by way out (postgres, otlp): sent, dropped |
+| tracing_spans_total | exit, outcome | spans by destination (postgres, otlp): sent, dropped |
 
 A host of the library serves them with its own: ``prometheus_client.REGISTRY.register(pulse.metrics_registry())``.
 """
@@ -91,7 +91,7 @@ class _Engine(Collector):
         yield GaugeMetricFamily(
             "database_pool_waiting", "Callers that wait for a connection.", value=sum(pool.waiting for pool in pools)
         )
-        spans = CounterMetricFamily("tracing_spans_total", "Spans by way out.", labels=("exit", "outcome"))
+        spans = CounterMetricFamily("tracing_spans_total", "Spans by destination.", labels=("exit", "outcome"))
         for name, counts in current_tracing().counts().items():
             spans.add_metric((name, "sent"), counts.sent)
             spans.add_metric((name, "dropped"), counts.dropped)

@@ -25,6 +25,7 @@ import structlog
 from psycopg import sql
 
 from pulse import database
+from tests.support import least_privilege
 from tests.support.paths import ROOT
 from tests.support.properties import register_profiles
 from tests.support.timed_out import pytest_runtest_makereport  # noqa: F401 - a hook
@@ -106,6 +107,14 @@ _numbers = itertools.count(1)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--postgres-major", type=int, default=18, help="the embedded PostgreSQL to test on: 18 or 16")
+    parser.addoption("--as-roles", action="store_true", help="have processes of all tests connect as their roles")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Give processes of a system test, or with --as-roles of each, the least privileges."""
+    least_privilege.switch(on=has_roles(item))
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -144,6 +153,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.support.alone_at_the_end import AloneAtTheEnd
 
     return AloneAtTheEnd(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def has_roles(item: pytest.Item) -> bool:
+    """Whether processes of a test connect as their roles."""
+    return item.get_closest_marker("system") is not None or bool(item.config.getoption("as_roles"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -233,10 +247,13 @@ def admin(server: EmbeddedServer) -> Iterator[psycopg.Connection]:
 
 
 @pytest.fixture(scope="session")
-def template(server: EmbeddedServer) -> str:
-    """A database with the complete schema, migrated once."""
+def template(server: EmbeddedServer, request: pytest.FixtureRequest) -> str:
+    """A database with the complete schema, migrated once; if a test needs it, with the rights of the roles."""
+    dsn = dsn_of(server, TEMPLATE)
+    if any(map(has_roles, request.session.items)):
+        least_privilege.grant(dsn)
     # It leaves the file from which each clone's first connections read the descriptions of the system's tables.
-    psycopg.connect(dsn_of(server, TEMPLATE)).close()
+    psycopg.connect(dsn).close()
     return TEMPLATE
 
 
@@ -341,12 +358,14 @@ def catalogue(connection: psycopg.Connection) -> list[sql.Identifier]:
 
 
 @contextlib.contextmanager
-def cloned(admin: psycopg.Connection, template: str) -> Iterator[str]:
+def cloned(admin: psycopg.Connection, template: str, name: str = "") -> Iterator[str]:
     """Clone `template` into a new database, and drop it at the end."""
     # The hyphen is intentional: it breaks code that does not quote the name.
     # Not a counter: this module is imported twice when another conftest imports from it.
-    name = f"test-{uuid.uuid4().hex[:12]}"
+    name = name or f"test-{uuid.uuid4().hex[:12]}"
     admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+    if template == TEMPLATE:
+        least_privilege.note_granted(name)
     try:
         yield name
     finally:

@@ -39,6 +39,10 @@ DATABASE_FAULTS = (
 _ELSEWHERE = (AppMovingError, WrongCellError)
 
 
+#: What Python says when there is no memory for a thread's stack, or no thread left of those a user may have.
+_NO_THREAD = "can't start new thread"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """What a failed attempt stores in its job's row."""
@@ -51,9 +55,15 @@ class Failure:
 def is_transient(error: BaseException) -> bool:
     """Whether the same attempt may succeed later.
 
-    `MemoryError` counts as transient: other work in this process or on this machine may have used the memory.
+    Out of memory counts as transient: other work in this process or on this machine may have used it.
     """
-    return isinstance(error, (TransientProviderError, WatermarkMovedError, MemoryError, *_ELSEWHERE, *DATABASE_FAULTS))
+    known = (TransientProviderError, WatermarkMovedError, *_ELSEWHERE, *DATABASE_FAULTS)
+    return isinstance(error, known) or is_out_of_memory(error)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the process got no memory, be it for a value or for a thread."""
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error) == _NO_THREAD)
 
 
 def is_postponed(error: BaseException) -> bool:

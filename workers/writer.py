@@ -202,7 +202,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
     OpenConnections.per_address_max = config.connections_per_address
     metrics = WriterMetrics()
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(contextlib.closing(_listen(config)))
+        listener = stack.enter_context(contextlib.closing(_bind(config)))
         more = await stack.enter_async_context(_mcp_route(config))
         cells = config.all_cells
         directory = CellDirectory(tuple(cells.names) if cells else (DEFAULT_CELL,))
@@ -248,6 +248,9 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         # A full collection stops every stream, and would look at what is open now each time.
         gc.collect()
         gc.freeze()
+        with _taking_the_port(config):
+            # Only now: a client of a writer that cannot answer yet would wait, and not try another one.
+            listener.listen(_BACKLOG)
         _log.info("writer_started", host=host, port=port)
         await server.serve([listener])
     await server.last_responses()
@@ -413,8 +416,8 @@ def _stop_on_signals(server: _Server) -> None:
     signals.on_stop(stop)
 
 
-def _listen(config: settings.Settings) -> socket.socket:
-    """Open the listening socket.
+def _bind(config: settings.Settings) -> socket.socket:
+    """Return a socket that has the port, and does not listen yet.
 
     Raises:
         StartError: the address is not one of this machine, or the port is in use.
@@ -433,16 +436,24 @@ def _listen(config: settings.Settings) -> socket.socket:
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS_MAX)
     try:
-        listener.bind(address)
-        # Listen at once, so that a second writer is refused here and not later.
-        listener.listen(_BACKLOG)
-    except OSError as error:
+        with _taking_the_port(config):
+            listener.bind(address)
+    except BaseException:
         listener.close()
-        raise StartError(
-            f"Port {port} of {host} can't be opened ({error.strerror}): stop the program that uses it,"
-            " or set HIPPOCAMPUS_API_PORT to another port (0 takes a free one)."
-        ) from error
+        raise
     return listener
+
+
+@contextlib.contextmanager
+def _taking_the_port(config: settings.Settings) -> Iterator[None]:
+    """Name the port that another program listens to: when it is bound, or, if both start at once, when this listens."""
+    try:
+        yield
+    except OSError as error:
+        raise StartError(
+            f"Port {config.api_port} of {config.api_host} can't be opened ({error.strerror}): stop the program that"
+            " uses it, or set HIPPOCAMPUS_API_PORT to another port (0 takes a free one)."
+        ) from error
 
 
 @asynccontextmanager

@@ -31,7 +31,8 @@ WITH asked AS (
     FROM ahead
 )
 SELECT asked.*, f.sequence_num, f.author, f.role, f.content AS text, f.occurred_at, f.following,
-       r.input_hash AS kept_hash, CASE WHEN f.rank = 1 THEN r.reply END AS kept_reply
+       r.input_hash AS kept_hash, CASE WHEN f.rank = 1 THEN r.reply END AS kept_reply,
+       r.vectors_hash AS kept_vectors_hash, CASE WHEN f.rank = 1 THEN r.vectors END AS kept_vectors
 FROM asked LEFT JOIN fits AS f ON f.within
 LEFT JOIN model_replies AS r ON r.thread_id = asked.thread_id AND r.stage = asked.stage
 ORDER BY f.sequence_num
@@ -86,6 +87,11 @@ UPDATE consolidation_jobs SET result = $2 WHERE id = $1
 -- name: save_reply
 -- thread, stage, erasures as they were read, hash of the input, reply
 SELECT save_model_reply($1, $2, $3, $4, $5)
+
+-- name: save_vectors
+-- thread, stage, erasures as they were read, hash of the input, what is known of a reply that is not kept, hash of the
+-- texts, their vectors
+SELECT save_model_vectors($1, $2, $3, $4, $5, $6, $7)
 
 -- name: list_vectorless
 -- model, limit; texts that may have a vector of this model and have none

@@ -48,10 +48,12 @@ class Stage(enum.StrEnum):
 
 
 class KeptReply(NamedTuple):
-    """A reply of an earlier attempt whose effects were never stored; see `hippocampus.consolidation.replies`."""
+    """What an earlier attempt was replied and never stored; see `hippocampus.consolidation.replies`."""
 
     input_hash: str
     reply: Mapping[str, Any]
+    vectors_hash: str | None
+    vectors: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,9 @@ async def read_slice(pool: Pool, job_id: UUID, stage: Stage | None, *, slice_tok
         is_last=not has_more and not first["is_behind"],
         erasures=first["erasures"],
         is_stuck=first["is_stuck"],
-        kept=KeptReply(first["kept_hash"], first["kept_reply"]) if first["kept_reply"] is not None else None,
+        kept=None
+        if first["kept_reply"] is None
+        else KeptReply(first["kept_hash"], first["kept_reply"], first["kept_vectors_hash"], first["kept_vectors"]),
     )
 
 

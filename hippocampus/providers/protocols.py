@@ -61,7 +61,9 @@ class Embedder(Protocol):
     """Turns texts into vectors of floats, L2-normalised, all of the same dimensions: at most `DIMENSIONS_MAX`.
 
     Models whose vectors differ in their dimensions have different names. An embedder may have the attribute ``size``:
-    the dimensions of its vectors, or None as long as it does not know them.
+    the dimensions of its vectors, or None as long as it does not know them. With the attribute ``is_paid`` set to true,
+    vectors of a job are kept until they are stored, so that another attempt does not ask for them again: this suits a
+    model behind an API.
     """
 
     @property
@@ -113,3 +115,8 @@ class Checkable(Protocol):
 def reads_known_facts(generator: Generator) -> bool:
     """Return whether a generator is given the facts that hold; see `Generator`."""
     return getattr(generator, "reads_known_facts", False) is True
+
+
+def is_paid(embedder: Embedder) -> bool:
+    """Return whether vectors cost more than it costs to keep them; see `Embedder`."""
+    return getattr(embedder, "is_paid", False) is True

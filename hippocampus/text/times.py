@@ -65,6 +65,19 @@ _BESIDE = re.compile(r",? (?:and|or) (?:on )?|, ")
 _AT_TIME = re.compile(r"\b(?:since|until|till|by|before|after|every|each) $")
 _HAN_MONTH = "(?:1[0-2]|0?[1-9]|十[一二]?|[一二三四五六七八九])"
 _NOT_PART_OF_NUMBER = r"(?<![\d.:])"
+_HAN_WEEKDAY = "(?:星期|礼拜|周)([一二三四五六日天])"
+_WEEKDAY_BEFORE = re.compile(
+    rf"\b(?:on )?(?<!last )(?<!next )(?<!this )({_WEEKDAY}),? (?:the )?$|(?<![上下这本个]){_HAN_WEEKDAY}[，,、 ]?$"
+)
+_WEEKDAY_AFTER = re.compile(rf",? \(?({_WEEKDAY})\b\)?|[，,、 ]?[（(]?{_HAN_WEEKDAY}[）)]?")
+#: What takes back the time after it.
+_NOT = re.compile(r"(?:\bnot|n['’]t|\binstead of|\brather than) (?:(?:on|in|at|by) )?(?:the )?$|(?:不是|不在|而非)$")
+#: A day of a month that is not named, but no floor, street or time: '(moved) to the 14th'.
+_DAY_ALONE = re.compile(
+    r"\b(?:on|to|by|until|till|from|before|after|for|since) the (\d{1,2})(?:st|nd|rd|th)\b"
+    r"(?! (?!(?:at|and|or|in the|with|we|i|he|she|they|it|because|when|but|so|too|instead|already|now|this|next|last"
+    r"|please)\b)\w)(?![-'’])"
+)
 
 
 def time_spans(text: str, now: datetime) -> list[TimeSpan]:
@@ -86,10 +99,11 @@ def read_times(text: str, now: datetime) -> tuple[list[TimeSpan], str]:
 
 
 def _read(text: str, now: datetime) -> tuple[list[_Named], str]:
-    whole = re.sub(r"\s+", " ", text[:_LENGTH_MAX].replace("\0", " ")).casefold()
+    whole = _normal(text)
     festive, rest = _matches(_HOLIDAYS, whole, now)
     festive = [each._replace(is_holiday=True) for each in festive]
     dates, rest = _matches(_DATES, rest, now, len(festive))
+    dates, rest = _with_weekdays(dates, rest)
     dates = festive + dates
     relative, without = _matches(_RELATIVE, rest, now)
     without = _with_bare_names(_joined(sorted(dates + relative), rest), whole, without)
@@ -97,6 +111,31 @@ def _read(text: str, now: datetime) -> tuple[list[_Named], str]:
     if any(not span.recurs for each in dates for span in each.spans):
         relative = []
     return _joined(sorted(dates + relative), rest), without
+
+
+def _normal(text: str) -> str:
+    return re.sub(r"\s+", " ", text[:_LENGTH_MAX].replace("\0", " ")).casefold()
+
+
+def _with_weekdays(dates: Sequence[_Named], text: str) -> tuple[list[_Named], str]:
+    """Give each day the weekday that stands beside it, 'Sunday 13 December', and take that out of the text.
+
+    Of the years that a date without one may be of, those are left in which it has that weekday, if there are any.
+    """
+    found = []
+    for each in dates:
+        before, after = _WEEKDAY_BEFORE.search(text[: each.place]), _WEEKDAY_AFTER.match(text[each.end :])
+        beside = before or after
+        if beside is None or any(span.end - span.start > _DAY for span in each.spans):
+            found.append(each)
+            continue
+        name = beside[1] or beside[2]
+        weekday = _WEEKDAYS[name] if name in _WEEKDAYS else 6 if name in "日天" else _DIGITS[name] - 1
+        spans = tuple(span for span in each.spans if span.start.weekday() == weekday) or each.spans
+        place, end = (before.start(), each.end) if before else (each.place, each.end + beside.end())
+        text = text[:place] + "\0" * (end - place) + text[end:]
+        found.append(_Named(place, end, spans))
+    return found, text
 
 
 def _with_bare_names(found: Sequence[_Named], text: str, without: str) -> str:
@@ -114,15 +153,17 @@ def _with_bare_names(found: Sequence[_Named], text: str, without: str) -> str:
 
 
 def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
-    """Return the one span that a statement means, or None if it names none.
+    """Return the one span that a statement means, or None if it names none. 'Not Saturday' is not what it means.
 
     Args:
         now: when the statement was made, with a zone.
         ahead: it speaks of what is to come: 'in May' is the next one, 'on Friday' the coming one. Otherwise the last.
     """
+    whole = _normal(text)
     named = [
         (span, each.is_holiday)
         for each in _read(text, now)[0]
+        if not _NOT.search(whole[: each.place])
         for span in each.spans
         if (span.end > now if ahead else span.start <= now)
     ]
@@ -345,6 +386,49 @@ def _unit_spans(steps: int, unit: str, now: datetime) -> _Ranges:
         yield TimeSpan(*_months(year, month, 1, now))
 
 
+def _moved(spans: _Ranges, *, weeks: int) -> _Ranges:
+    for each in spans:
+        yield each._replace(start=each.start + _DAY * 7 * weeks, end=each.end + _DAY * 7 * weeks)
+
+
+def _numeric_spans(first: int, second: int, year: int, now: datetime, *, is_day_first: bool) -> _Ranges:
+    """16.03.2022 and 3/16/2022; of 3/4/2022 nobody knows which is the month."""
+    if is_day_first or first > 12:
+        yield from _day_spans(year, second, first, now)
+    elif second > 12:
+        yield from _day_spans(year, first, second, now)
+
+
+def _week_of_month_spans(which: str, year: int | None, month: int, now: datetime) -> _Ranges:
+    """Seven days, counted from the first of the month or to its last."""
+    for each in _years(year, now):
+        start, end = _months(each, month, 1, now)
+        if which != "last":
+            start += _DAY * 7 * ("first", "second", "third", "fourth").index(which)
+            end = start + _DAY * 7
+        else:
+            start = end - _DAY * 7
+        yield TimeSpan(start, end, year is None)
+
+
+def _day_alone_spans(day: int, now: datetime) -> _Ranges:
+    """'on the 3rd': the last one, today included, and the coming one."""
+    days = [span for offset in range(-2, 3) for span in _days_of_month(day, offset, now)]
+    yield [span for span in days if span.start <= now][-1]
+    yield next(span for span in days if span.start > now)
+
+
+def _days_of_month(day: int, offset: int, now: datetime) -> _Ranges:
+    month = _month_start(now.year, now.month + offset, now)
+    return _day_spans(month.year, month.month, day, now)
+
+
+def _lately(unit: str, now: datetime) -> _Ranges:
+    """前几天: the last week; 前几周, 前几个月, 前几年: up to three of them before now, and the present one."""
+    days = {"day": 7, "week": 28, "month": 120, "year": 1461}[unit]
+    yield TimeSpan(_midnight(now) - _DAY * days, _midnight(now) + _DAY)
+
+
 def _season_spans(steps: int, season: str, now: datetime) -> _Ranges:
     """'last summer' is the one that ended last, or this year's once it is over."""
     first = _SEASONS[season]
@@ -548,6 +632,17 @@ _DATES: tuple[_Rule, ...] = (
         lambda m, now: _day_spans(int(m[1]), int(m[2]), int(m[3]), now),
     ),
     (
+        re.compile(_NOT_PART_OF_NUMBER + rf"(\d{{1,2}})([/.])(\d{{1,2}})\2({_YEAR})(?![\d./])"),
+        lambda m, now: _numeric_spans(int(m[1]), int(m[3]), int(m[4]), now, is_day_first=m[2] == "."),
+    ),
+    (
+        re.compile(
+            rf"\b(first|second|third|fourth|last) week (?:of|in) (?P<month>{_MONTH})"
+            rf"(?:,? (?:of )?(?P<year>{_YEAR}))?(?![\w'])"
+        ),
+        lambda m, now: _week_of_month_spans(m[1], _optional(m["year"]), _MONTH_NUMBERS[m["month"].rstrip(".")], now),
+    ),
+    (
         re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH})(?:,? (?:of )?({_YEAR}))?\b"),
         lambda m, now: _day_spans(_optional(m[3]), _MONTH_NUMBERS[m[2].rstrip(".")], int(m[1]), now),
     ),
@@ -581,6 +676,7 @@ _RELATIVE: tuple[_Rule, ...] = (
         lambda m, now: _unit_spans(0, "day", now),
     ),
     (re.compile(r"\btomorrow\b"), lambda m, now: _unit_spans(1, "day", now)),
+    (re.compile(r"\bhalf a year (?:ago|earlier|back)\b"), lambda m, now: _ago(6, "month", now, vague=True)),
     (
         re.compile(rf"\b({_COUNT}) (day|week|month|year)s? (?:ago|earlier|back)\b"),
         lambda m, now: _ago(_number(m[1]), m[2], now, vague="few" in m[1] or m[1] == "several"),
@@ -591,7 +687,26 @@ _RELATIVE: tuple[_Rule, ...] = (
         lambda m, now: _ago(-_number(m[1]), m[2], now),
     ),
     (re.compile(r"\bin a fortnight\b"), lambda m, now: _ago(-2, "week", now)),
+    (re.compile(r"\b(?:a|one) fortnight ago\b"), lambda m, now: _ago(2, "week", now)),
     (re.compile(r"\b(week|month|year|weekend) after next\b"), lambda m, now: _unit_spans(2, m[1], now)),
+    (re.compile(r"\b(week|month|year|weekend) before last\b"), lambda m, now: _unit_spans(-2, m[1], now)),
+    (
+        re.compile(rf"\b({_COUNT}) weekends ago\b"),
+        lambda m, now: _unit_spans(-_number(m[1]), "weekend", now),
+    ),
+    (
+        re.compile(rf"\b({_WEEKDAY}) before last\b"),
+        lambda m, now: _moved(_weekday_spans("last", _WEEKDAYS[m[1]], now), weeks=-1),
+    ),
+    (
+        re.compile(rf"\b({_COUNT}) ({_WEEKDAY})s ago\b"),
+        lambda m, now: _moved(_weekday_spans("last", _WEEKDAYS[m[2]], now), weeks=1 - _number(m[1])),
+    ),
+    (
+        re.compile(rf"\ba week (?:on|from) ({_WEEKDAY})\b|\b({_WEEKDAY}) (?:week|after next)\b"),
+        lambda m, now: _moved(_weekday_spans("coming", _WEEKDAYS[m[1] or m[2]], now), weeks=1),
+    ),
+    (_DAY_ALONE, lambda m, now: _day_alone_spans(int(m[1]), now)),
     (
         re.compile(rf"\b(?:the )?(?:last|past) ({_COUNT}) (day|week|month|year)s\b"),
         lambda m, now: iter((TimeSpan(next(_ago(_number(m[1]), m[2], now)).start, _midnight(now) + _DAY),)),
@@ -626,8 +741,16 @@ _RELATIVE: tuple[_Rule, ...] = (
         lambda m, now: iter((TimeSpan(*_months(int(m[1]), 1, 12, now)),)),
     ),
     (
+        _compiled(r"({H}{1,3})年前的?(?P<season>[春夏秋冬])(?:天|季)"),
+        lambda m, now: _month_spans(now.year - _number(m[1]), _SEASONS[m["season"]], 3, now),
+    ),
+    (
         _compiled(r"(?:(?P<year>{H}{4})年|(?P<relative>大前|去|前|今|明)年的?)?(?P<season>[春夏秋冬])(?:天|季)"),
         lambda m, now: _month_spans(_han_year(m["year"], m["relative"], now), _SEASONS[m["season"]], 3, now),
+    ),
+    (
+        re.compile(r"前(?:几|两|些|阵)(天|日|周|个?星期|个?礼拜|个月|年|子)"),
+        lambda m, now: _lately(_HAN_UNITS.get(m[1].removeprefix("个") if m[1] != "个月" else m[1], "week"), now),
     ),
     (
         _compiled(r"({H}{1,3}|半|几|好几)(天|周|个?星期|个?礼拜|个月|年)(?:之|以)?(前|后)"),

@@ -97,7 +97,7 @@ class Notifier:
             self._sending.add_done_callback(self._end)
 
     def _end(self, _: asyncio.Task[None]) -> None:
-        """Let the next announcement begin again, also after a task that was cancelled before it began."""
+        """Let the next announcement begin again, even after a task that was cancelled before it began."""
         self._sending = None
 
     def _end_pause(self) -> None:

@@ -1,4 +1,4 @@
-"""Tracing of one process: what makes spans, and the ways out.
+"""Tracing of one process: what makes spans, and their destinations.
 
     manager = TracingManager("my-agent", pg_dsn=dsn, otlp_endpoint="https://cloud.langfuse.com/api/public/otel/v1/traces",
                              otlp_headers={"Authorization": "Basic …"})
@@ -54,7 +54,7 @@ _OWNER_NAMES: Final = ("app_name", "user_id", "session_id", "run_id")
 
 
 class ExitCounts(NamedTuple):
-    """Spans that one way out has sent and dropped since the start."""
+    """Spans that were sent to one destination, and dropped, since the start."""
 
     sent: int
     dropped: int

@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry's SDK: with it, spans of other libraries join ours, and OTLP is a way out.
+"""Spans of OpenTelemetry's SDK: with it, spans of other libraries join ours, and OTLP is a destination.
 
 Imported only where tracing is on and the SDK is installed: the extra ``tracing``.
 """

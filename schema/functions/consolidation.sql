@@ -325,7 +325,25 @@ BEGIN
     SELECT t.id, p_stage, p_input_hash, p_reply FROM threads AS t
     WHERE t.id = p_thread_id AND t.erasures = p_erasures FOR SHARE
     ON CONFLICT (thread_id, stage) DO UPDATE
-        SET input_hash = excluded.input_hash, reply = excluded.reply, created_at = excluded.created_at;
+        SET input_hash = excluded.input_hash, reply = excluded.reply, created_at = excluded.created_at,
+            vectors_hash = NULL, vectors = NULL;
+END
+$$;
+
+-- Stores the vectors of a stage's texts beside the reply that they were made from. A reply that cost nothing is not
+-- kept: of it the row says only, in p_reply, up to which turn it was asked for.
+CREATE OR REPLACE FUNCTION save_model_vectors(
+    p_thread_id uuid, p_stage text, p_erasures integer, p_input_hash text, p_reply jsonb, p_vectors_hash text,
+    p_vectors bytea)
+RETURNS void
+LANGUAGE plpgsql SET search_path FROM CURRENT
+AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    INSERT INTO model_replies (thread_id, stage, input_hash, reply, vectors_hash, vectors)
+    SELECT t.id, p_stage, p_input_hash, p_reply, p_vectors_hash, p_vectors FROM threads AS t
+    WHERE t.id = p_thread_id AND t.erasures = p_erasures FOR SHARE
+    ON CONFLICT (thread_id, stage) DO UPDATE SET vectors_hash = excluded.vectors_hash, vectors = excluded.vectors;
 END
 $$;
 

@@ -110,7 +110,7 @@ BEGIN
         EXECUTE format('SELECT count(*) FROM %I WHERE %s', c.table_name, v_where) INTO row_count
         USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e);
         CONTINUE WHEN row_count = 0;
-        EXECUTE format($f$SELECT array_agg(to_jsonb(x) - 'embedding' - 'search')
+        EXECUTE format($f$SELECT array_agg(to_jsonb(x) - 'embedding' - 'vectors' - 'search')
                           FROM (SELECT * FROM %I WHERE %s LIMIT $7) AS x$f$, c.table_name, v_where) INTO sample
         USING e.app_name, e.user_id, e.thread_id, e.sequence_nums, e.target_id, erasure_moment(e), p_limit;
         RETURN NEXT;

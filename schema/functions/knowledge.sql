@@ -547,8 +547,8 @@ $$;
 --   p_k1, p_b        of BM25. Documents need others than conversations: see docs/decisions.md
 --   p_per_document   only this many chunks of each document, the best; NULL: any number
 --
--- Up to 5,000 chunks every one is scored; beyond that, those that `chunk_candidates` returns: by their words all of them,
--- by vectors too the best 200 of these and the 200 nearest. `total`: how many match, of those that were scored.
+-- Up to 5,000 chunks, every one is scored. Above that, only those that `chunk_candidates` returns: all of them by words,
+-- and by vector the best 200 by words and the 200 nearest. `total`: how many match, of those that were scored.
 -- Errors: HP007; HP049; HP100 there is no corpus of one of the names.
 CREATE OR REPLACE FUNCTION search_knowledge(
     p_app_name text, p_user_id text, p_roles text[], p_query text, p_embedding vector DEFAULT NULL,

@@ -742,6 +742,10 @@ DECLARE
     v_names    text[];
     v_rest     text[];
 BEGIN
+    -- 'What can't she eat?' and 'Which foods should he avoid?' ask for allergies and diets.
+    v_words := regexp_replace(v_words, ' (can t|cannot|can not|must not|mustn t|should not|shouldn t|does not|doesn t'
+        '|do not|don t)( \S+){0,2} eat | foods?( \S+){0,2} avoid | avoid eating ', ' allergy diet ', 'g');
+    v_words := regexp_replace(v_words, '(不能|不可以|不)吃|吃不了', '过敏忌口', 'g');
     -- A word of Latin letters stands between blanks.
     SELECT array_agg(w.word) FILTER (WHERE NOT a.is_person), array_agg(w.word) FILTER (WHERE a.is_person),
            array_agg(DISTINCT q.word), array_agg(DISTINCT q.word) FILTER (WHERE NOT a.is_person),

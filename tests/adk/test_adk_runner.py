@@ -29,13 +29,16 @@ from google.adk.tools import LongRunningFunctionTool, ToolContext, load_memory, 
 from google.genai import types
 
 from hippocampus.adk import PostgresMemoryService
+from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiEmbedder
-from hippocampus.providers.local.provider import LocalEmbedder
+from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
+from hippocampus.search import SearchFilter
 from pulse.adk import PostgresArtifactService, PostgresSessionService
 from tests.support import cli_process
 from tests.support.adk.scripted import ScriptedLlm, agent, echo, last_text, user_says
 from tests.support.adk.services import Who
 from tests.support.fake_gemini import FakeGemini
+from tests.support.queue_claims import work_off
 from tests.support.waiting import WAIT_SECONDS, until
 
 # ADK warns about its experimental features, in whichever test uses one first.
@@ -325,6 +328,65 @@ async def test_preloaded_memory_is_of_other_sessions_without_what_was_rewound(
         said = "\n".join(part.text or "" for entry in found.memories for part in entry.content.parts or [])
         assert "Antwerp" in said
         assert "Bruges" not in said
+    await memory.close()
+    await with_running.close()
+
+
+async def test_preloaded_memory_leaves_out_what_was_made_of_the_running_session_and_of_rewound_turns(
+    service: PostgresSessionService, dsn: str, pool: asyncpg.Pool
+) -> None:
+    """Summaries and insights. A fact of the running session may have been stated there again: it stays."""
+    prompts: list[str] = []
+
+    def answer(request: LlmRequest) -> types.Part:
+        contents = [part.text or "" for content in request.contents for part in content.parts or []]
+        prompts.append("\n".join(text for text in contents if "PAST_CONVERSATIONS" in text))
+        return types.Part(text="I see.")
+
+    async def consolidate(session_id: str) -> None:
+        await memory.add_session_to_memory(await read(service, session_id))
+        assert await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
+
+    async def remembered(service: PostgresMemoryService, query: str) -> set[tuple[str, str]]:
+        """What is found apart from turns and slices, which would stand for a summary: its kind, and the place in it."""
+        kinds = set()
+        for narrowed in (SearchFilter(memory_types=("summary", "semantic")), SearchFilter(sources=("fact",))):
+            for entry in (await service.search_memory(**WHO, query=query, limit=50, filter=narrowed)).memories:
+                said = " ".join(part.text or "" for part in entry.content.parts or [])
+                kinds |= {(entry.custom_metadata["memory_type"], each) for each in places if each in said}
+        return kinds
+
+    places = ("Ghent", "Bruges", "Antwerp")
+    memory = PostgresMemoryService(dsn, LocalEmbedder())
+    with_running = PostgresMemoryService(dsn, LocalEmbedder(), include_running_session=True)
+    run = runner(service, agent=agent(answer, tools=[preload_memory]), memory_service=memory)
+    for session_id in ("old", "now"):
+        await service.create_session(**WHO, session_id=session_id)
+    await talk(run, "I learned that the harbour of Ghent is deep. I live in Ghent.", "old")
+    await consolidate("old")
+    await talk(run, "I realised that the harbour of Bruges is shallow. My sister lives in Bruges.", "old")
+    await consolidate("old")
+    await talk(run, "I realised that the harbour of Antwerp is large. I work in Antwerp.", "now")
+    await consolidate("now")
+    everything = {(kind, place) for kind in ("summary", "semantic", "profile") for place in places}
+    wide = "Which harbour did she learn of, in which field does she work, and where does her sister live?"
+    assert await remembered(memory, wide) == everything
+    [taken_back] = {
+        event.invocation_id
+        for event in (await read(service, "old")).events
+        if event.content and "Bruges" in str(event.content.parts) and event.author == "user"
+    }
+    await run.rewind_async(user_id="ann", session_id="old", rewind_before_invocation_id=taken_back)
+    left = {each for each in everything if each[1] != "Bruges"}
+    assert await remembered(memory, wide) == left
+    query = "Which harbour did I learn of, in which field do I work, and where does my sister live?"
+    await talk(run, query, "now")
+    assert await remembered(memory, query) == left - {("summary", "Antwerp"), ("semantic", "Antwerp")}
+    assert await remembered(with_running, query) == left
+    for text in ("harbour of Ghent is deep", "lives in Ghent", "works in Antwerp"):
+        assert text in prompts[-1]
+    for text in ("Bruges", "harbour of Antwerp"):
+        assert text not in prompts[-1]
     await memory.close()
     await with_running.close()
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import roles
+from tests.support import least_privilege
 from tests.support.cli_process import is_alive
 from tests.support.paths import ROOT
 from tests.support.stalling_proxy import StallingProxy, stalling_proxy
@@ -103,6 +104,7 @@ async def set_scene(folder: Path, seed: int) -> AsyncIterator[Scene]:
     home = folder / "home"
     with EmbeddedServer(home) as server, keeper.kept(home, grace_seconds=0.1):
         await migrate(server.dsn)
+        await asyncio.to_thread(least_privilege.grant, server.dsn)
         async with _gemini(seed, folder) as gemini_url, stalling_proxy(server.dsn) as network:
             slots, port = _slots(network.dsn, gemini_url, folder)
             supervisors = [asyncio.create_task(slot.keep(), name=slot.name) for slot in slots]
@@ -122,7 +124,6 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
         **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
         **SETTINGS,
         "PYTHONPATH": str(ROOT),
-        "DATABASE_URL": dsn,
         "HIPPOCAMPUS_PROVIDER_BASE_URL": gemini_url,
         "HIPPOCAMPUS_API_PORT": str(port),
     }
@@ -130,15 +131,17 @@ def _slots(dsn: str, gemini_url: str, folder: Path) -> tuple[tuple[roles.Slot, .
     if commands.keys() != PROCESSES.keys():
         raise RuntimeError(f"the Procfile has the roles {', '.join(commands)}; set the number of processes of each")
     return tuple(
-        roles.Slot(f"{role}-{number}", role, words, _placed(environment, role, number), folder)
+        roles.Slot(f"{role}-{number}", role, words, _placed(environment, dsn, role, number), folder)
         for role, words in commands.items()
         for number in range(1, PROCESSES[role] + 1)
     ), port
 
 
-def _placed(environment: dict[str, str], role: str, number: int) -> dict[str, str]:
+def _placed(environment: dict[str, str], dsn: str, role: str, number: int) -> dict[str, str]:
     """Return a slot's environment: on machines of their own, those that tick end no process of the others."""
-    return {**environment, "HIPPOCAMPUS_MACHINE": f"{role}-{number}"} if role == "pulse" else environment
+    login = least_privilege.LOGINS["writer" if role == "writer" else "worker"]
+    own = {"HIPPOCAMPUS_MACHINE": f"{role}-{number}"} if role == "pulse" else {}
+    return {**environment, **own, "DATABASE_URL": least_privilege.as_login(dsn, login)}
 
 
 @contextlib.asynccontextmanager

@@ -118,7 +118,7 @@ def test_a_key_of_facts_gets_a_style(cli: Run) -> None:
     )
     assert (made["app_name"], made["style"]) == ("a", "collection")
     assert made["normal_key"] in cli("facts", "styles", "--app", "a")[1]
-    assert cli("facts", "styles", "--app", "b")[2].strip() == "Every key follows the program's own list."
+    assert cli("facts", "styles", "--app", "default")[2].strip() == "Every key follows the program's own list."
     # In any spelling of the key.
     assert cli("facts", "reset-style", "preference", "Favorite_Food", "--app", "a")[1] == "Reset.\n"
     assert (

@@ -168,6 +168,52 @@ def test_a_file_after_the_sample_shows_its_own_user_alone(
         assert shown.returncode == 0, shown.stderr
 
 
+async def test_a_file_of_another_program_is_read_by_the_options_of_ingest(
+    pool: asyncpg.Pool, dsn: str, home: Path, tmp_path: Path
+) -> None:
+    """The order of day and month, the format, and the user; without them it is refused, and nothing is stored."""
+    chat = tmp_path / "chat.txt"
+    chat.write_text("5/8/24, 12:56 - Messages are encrypted.\n5/8/24, 12:57 - Ann: I live in Leeds.\n")
+
+    def demonstrate(*words: str) -> subprocess.CompletedProcess[str]:
+        return cli_process.run(home, "demo", *words, DATABASE_URL=dsn)
+
+    for words, said in (
+        ((), "give --day-first or --month-first"),
+        (("--month-first", "--format", "chat"), "is not in the format chat"),
+        (("--month-first", "--format", "transcript"), "the line has no speaker"),
+    ):
+        refused = demonstrate(str(chat), *words)
+        assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    assert await pool.fetchval("SELECT count(*) FROM threads") == 0
+    done = demonstrate(str(chat), "--month-first", "--format", "whatsapp", "--user", "ann")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [row] = await pool.fetch(
+        "SELECT t.user_id, m.content, m.occurred_at FROM messages AS m JOIN threads AS t ON t.id = m.thread_id"
+    )
+    assert (row["user_id"], row["content"], f"{row['occurred_at']:%d %B %Y}") == (
+        "ann", "I live in Leeds.", "08 May 2024",
+    )  # fmt: skip
+    assert "Leeds" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('{"results": [{"id": "1", "memory": "Rows"}]}', "has no conversation: `hippocampus ingest` takes it"),
+        ('{"messages": [{"role": "user", "content": "Hi"}]}\n{"nonsense": 1}\n', "line 2: it is neither"),
+    ],
+    ids=["memories", "an invalid record"],
+)
+def test_a_file_that_only_ingest_takes_is_refused(home: Path, tmp_path: Path, written: str, said: str) -> None:
+    """Before a database is opened: memories of another program, and records of which one cannot be read."""
+    file = tmp_path / "given.json"
+    file.write_text(written)
+    refused = cli_process.run(home, "demo", str(file))
+    assert (refused.returncode, said in refused.stderr) == (1, True), refused.stderr
+    assert not home.exists()
+
+
 @pytest.mark.usefixtures("first")
 def test_ctrl_c_stops_it_and_everything_it_started(demo_home: Path) -> None:
     with cli_process.Running(demo_home, "demo") as demo:

@@ -109,6 +109,22 @@ def test_a_setting_of_this_database_is_found(diagnose: Diagnose, dsn: str, owner
     assert found["database disk"]["found"] == "not examined (ReadOnlySQLTransactionError)"
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"), [("log_error_verbosity", "default"), ("log_parameter_max_length_on_error", "-1")]
+)
+def test_a_log_that_may_hold_what_users_said_is_a_warning(
+    diagnose: Diagnose, dsn: str, owner: psycopg.Connection, setting: str, value: str
+) -> None:
+    """Rows of a failed statement, or its parameters: each setting by itself, with what to do."""
+    assert setting not in diagnose(dsn)[1]
+    owner.execute(f"ALTER DATABASE \"{owner.info.dbname}\" SET {setting} = '{value}'")
+    _, found = diagnose(dsn)
+    verdict, fix = fault(found, setting)
+    assert verdict == "warning"
+    assert value in found[setting]["found"]
+    assert "what users said" in fix
+
+
 def test_a_user_without_rights_gets_the_grant(diagnose: Diagnose, dsn: str, owner: psycopg.Connection) -> None:
     """The first tables that it may not read or write are named."""
     owner.execute("DROP ROLE IF EXISTS reader_only")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
+import click
 import pytest
 
 from tests.support import cli_process
@@ -69,9 +70,11 @@ def test_an_error_that_was_an_interrupt_is_one(run: Run, monkeypatch: pytest.Mon
 
 def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -> None:
     of_users = (("sessions",), ("memories",), ("facts",), ("search", "tea"))
-    of_apps = (("users",), ("jobs",), ("export",), *((each, "list") for each in (
-        "keys", "webhooks", "tools", "instructions", "knowledge",
-    )))  # fmt: skip
+    of_apps = (
+        ("users",), ("jobs",), ("export",), ("audit", "export"), ("facts", "styles"), *((each, "list") for each in (
+            "keys", "webhooks", "tools", "instructions", "knowledge", "audit",
+        )),
+    )  # fmt: skip
     for words in (*of_users, *of_apps):
         user = ("--user", "ada") if words in of_users else ()
         code, out, err = cli(*words, *user, "--app", "defalt")
@@ -84,6 +87,39 @@ def test_an_unknown_app_is_an_error_with_the_nearest_names(cli: Run, dsn: str) -
     assert cli("memories", "--app", "new")[0] == 0
     assert cli("keys", "create", "--app", "later", "--role", "read")[0] == 0
     assert "later" in cli("keys", "list", "--app", "later")[1]
+    for words in (("audit", "list"), ("audit", "export"), ("facts", "styles")):
+        assert cli(*words, "--app", "later")[0] == 0, words
+
+
+def test_an_app_that_is_only_in_the_audit_log_has_its_entries_shown(cli: Run, dsn: str) -> None:
+    """All else of it is gone; a name that is not there either is unknown."""
+    gone = "INSERT INTO app_policies (app_name) VALUES ('gone'); DELETE FROM app_policies WHERE app_name = 'gone'"
+    asyncio.run(execute(dsn, gone))
+    assert cli("users", "--app", "gone")[0] == 1
+    assert [act["app_name"] for act in json.loads(cli("audit", "list", "--app", "gone", "--json")[1])] == ["gone"] * 2
+    assert cli("audit", "export", "--app", "gone")[1].count('"app_name": "gone"') == 2
+    for verb in ("list", "export"):
+        assert "There is no app 'gome': there is default." in cli("audit", verb, "--app", "gome")[2]
+
+
+def test_a_command_that_takes_any_app_is_one_that_stores_or_names_a_single_thing() -> None:
+    """All others have the name checked, so that a mistyped one is not an empty list."""
+    unchecked = []
+
+    def walk(command: click.Command, words: tuple[str, ...] = ()) -> None:
+        if isinstance(command, click.Group):
+            for name in command.list_commands(click.Context(command)):
+                if (found := command.get_command(click.Context(command), name)) is not None:
+                    walk(found, (*words, name))
+        elif any("--app" in each.opts and each.callback is None for each in command.params):
+            unchecked.append(" ".join(words))
+
+    walk(main.root)
+    assert sorted(unchecked) == [
+        "facts remember", "facts reset-style", "facts set-style", "forget show", "grant-roles", "import", "ingest",
+        "instructions put", "keys create", "knowledge add", "mcp", "memory import", "memory remember", "tools add",
+        "tools confirm", "webhooks add",
+    ]  # fmt: skip
 
 
 def test_an_unknown_user_is_an_error(cli: Run) -> None:

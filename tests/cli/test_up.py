@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pty
 import re
@@ -24,7 +25,9 @@ from tests.support.cli_process import Running
 from tests.support.forked import ForkedProcess
 from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
+from tests.support.stream_client import OWNER, asked
 from tests.support.waiting import WAIT_SECONDS, until_sync
+from workers.cli.installation import Installation
 from workers.embedded.server import EmbeddedServer
 
 ROLES = {"writer", "fast_replay", "deep_reflection", "retention"}
@@ -110,6 +113,48 @@ def append(address: str, text: str) -> bool:
     """Append an event, once; whether it was stored."""
     body = {"events": [{"id": text, "author": "user", "content": {"text": text}}]}
     return httpx.post(address, json=body, timeout=WAIT_SECONDS).status_code in (200, 201)
+
+
+AGENT = """
+async def greet(run):
+    yield "Greetings, "
+    yield run.input.messages[-1]["content"]
+"""
+
+
+@pytest.mark.parametrize("words", [("up",), ("up", "--detach")], ids=" ".join)
+def test_an_agent_of_the_option_answers_over_http(
+    dsn: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """From a file in the current folder, beside an agent of the setting, also of an installation in the background."""
+    (tmp_path / "my_agent.py").write_text(AGENT)
+    monkeypatch.chdir(tmp_path)
+    options = (*words, "--agent", "greeter=my_agent:greet")
+    given = {
+        "DATABASE_URL": dsn,
+        "HIPPOCAMPUS_API_PORT": "0",
+        "HIPPOCAMPUS_AGENTS": "other=tests.support.stream_agents:echo",
+    }
+    with contextlib.ExitStack() as stack:
+        if "--detach" in words:
+            stack.callback(cli_process.run, home, "down")
+            started = cli_process.run(home, *options, **given)
+            assert started.returncode == 0, started.stderr
+            state = Installation(home).read()
+            assert state is not None
+            address = state.api_url
+        else:
+            running = stack.enter_context(Running(home, *options, **given))
+            stack.callback(running.end)
+            stack.callback(running.process.terminate)
+            address = ready(running)
+        listed = httpx.get(f"{address}/api/agents", headers=OWNER, timeout=WAIT_SECONDS).json()["agents"]
+        assert {each["name"] for each in listed} == {"greeter", "other"}
+        run = asked("t", "r", "Ann")
+        said = httpx.post(f"{address}/agui/greeter", json=run, headers=OWNER, timeout=WAIT_SECONDS)
+        frames = [json.loads(line.partition(": ")[2]) for line in said.text.splitlines() if line.startswith("data: ")]
+        assert "".join(each.get("delta", "") for each in frames) == "Greetings, Ann", said.text
+    assert cli_process.processes_of(home) == []
 
 
 def test_no_role_outlives_a_killed_parent(up: Running) -> None:

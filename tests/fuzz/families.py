@@ -17,8 +17,12 @@ from uuid import uuid4
 from starlette.types import ASGIApp
 
 from hippocampus.errors import ProviderError
+from hippocampus.providers.anthropic.provider import AnthropicGenerator
 from hippocampus.providers.extraction import parse_answer, parse_reflection, parse_summary
+from hippocampus.providers.features import Features
 from hippocampus.providers.gemini.provider import GeminiConnection, GeminiGenerator
+from hippocampus.providers.http_client import HttpConnection
+from hippocampus.providers.openai.provider import OpenAIGenerator
 from hippocampus.records import ConversationSlice, KnownInsight, Turn
 from hippocampus.search import MemorySearch, SearchFilter
 from hippocampus.store.service import ItemStore, Search
@@ -96,7 +100,7 @@ def read_file(folder: Path) -> Family:
 
 @contextlib.asynccontextmanager
 async def provider() -> AsyncIterator[Family]:
-    """Answers of a provider's HTTP API, broken as bytes and as JSON: a reply, or a provider's error."""
+    """Answers of the providers' HTTP APIs, broken as bytes and as JSON: a reply, or a provider's error."""
     answer: list[bytes] = [b""]
 
     async def serve(incoming: asyncio.StreamReader, outgoing: asyncio.StreamWriter) -> None:
@@ -110,19 +114,20 @@ async def provider() -> AsyncIterator[Family]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    generator = GeminiGenerator(GeminiConnection(api_key="k", base_url=address, timeout_seconds=5, attempts=1))
+    features: Features = frozenset({"json_schema"})  # Nothing is asked to find them out.
+    connection = HttpConnection(base_url=address, timeout_seconds=5, attempts=1)
+    generators = {
+        _of_gemini: GeminiGenerator(GeminiConnection(api_key="k", base_url=address, timeout_seconds=5, attempts=1)),
+        _of_openai: OpenAIGenerator(connection, model="gpt-x", features=features),
+        _of_anthropic: AnthropicGenerator(connection, model="claude-x", features=features),
+    }
 
     async def family(rng: random.Random, values: Values) -> str | None:
-        part = {"text": json.dumps(rng.choice((_REFLECTION, {"summary": "Mei rows."})))}
-        reply: Any = {
-            "candidates": [{"content": {"parts": [part], "role": "model"}, "finishReason": "STOP", "index": 0}],
-            "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5},
-            "modelVersion": "gemini-x",
-        }
+        dialect = rng.choice(list(generators))
+        generator = generators[dialect]
         code = rng.choice((200, 200, 200, 200, 400, 429, 500, 302, 204))
-        if code >= 400:
-            reply = {"error": {"code": code, "message": "no", "status": "X", "details": [{"retryDelay": "3s"}]}}
-        body = values.body(values.mutated(reply))
+        text = json.dumps(rng.choice((_REFLECTION, {"summary": "Mei rows."})))
+        body = values.body(values.mutated(dialect(text, code)))
         head = f"HTTP/1.1 {code} X\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode()
         answer[0] = values.bytes(head) + body if rng.random() < 0.05 else head + body
         with contextlib.suppress(ProviderError):
@@ -135,8 +140,49 @@ async def provider() -> AsyncIterator[Family]:
     try:
         yield family
     finally:
-        await generator.close()
+        for generator in generators.values():
+            await generator.close()
         server.close()
+
+
+def _of_gemini(text: str, code: int) -> Any:
+    """A reply, or an error of this status, as Gemini's API sends it."""
+    if code >= 400:
+        return {"error": {"code": code, "message": "no", "status": "X", "details": [{"retryDelay": "3s"}]}}
+    return {
+        "candidates": [{"content": {"parts": [{"text": text}], "role": "model"}, "finishReason": "STOP", "index": 0}],
+        "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5},
+        "modelVersion": "gemini-x",
+    }
+
+
+def _of_openai(text: str, code: int) -> Any:
+    """As OpenAI's."""
+    if code >= 400:
+        return {"error": {"message": "no", "type": "x", "param": "response_format", "code": "unsupported_value"}}
+    message = {"role": "assistant", "content": text, "refusal": None}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": "gpt-x",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3000, "completion_tokens": 2},
+    }
+
+
+def _of_anthropic(text: str, code: int) -> Any:
+    """As Anthropic's."""
+    if code >= 400:
+        return {"type": "error", "error": {"type": "invalid_request_error", "message": "output_config: no"}}
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-x",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 3000, "cache_read_input_tokens": 1, "output_tokens": 2},
+    }
 
 
 def requests(app: ASGIApp, operations: Operations, *, aimed_at: str = "") -> Family:

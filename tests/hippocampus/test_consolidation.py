@@ -420,6 +420,49 @@ async def test_a_kept_reply_is_not_used_for_another_question(pool: asyncpg.Pool,
         await generator.close()
 
 
+class PaidEmbedder(ScriptedEmbedder):
+    is_paid = True
+
+
+async def cut_off(pool: asyncpg.Pool, worker: MemoryConsolidationWorker, claim: RowClaim) -> None:
+    """Run a job whose connection is lost when it stores what it has derived."""
+    with pytest.raises((asyncpg.PostgresConnectionError, asyncpg.InterfaceError, OSError)):
+        await worker.run(claim.job_id, CutClaim())
+
+
+async def test_vectors_are_kept_beside_a_reply_that_cost_nothing(pool: asyncpg.Pool) -> None:
+    """The retry takes the vectors as they are, though the user has said more since; the rest is another slice."""
+    thread_id = await talk(pool, said("user", "I live in Lisbon."), session_id="s")
+    embedder = PaidEmbedder()
+    worker = MemoryConsolidationWorker(pool, LocalGenerator(), embedder)
+    claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+    await cut_off(pool, worker, claim)
+    assert await pool.fetchval("SELECT octet_length(vectors) FROM model_replies") == 3 * 4 * LocalEmbedder.size
+    await OpenSessionService(pool).append(APP, USER, "s", [said("user", "Now I moved to Porto.")])
+    job = await worker.run(claim.job_id, claim)
+    assert job is not None
+    assert "follow_up" in job.result
+    assert len(embedder.batches) == 1
+    stored = await pool.fetch("SELECT content, embedding::text FROM memories")
+    assert len(stored) == 2
+    for row in stored:
+        (vector,) = await LocalEmbedder().embed([row["content"]], "document")
+        assert json.loads(row["embedding"]) == pytest.approx(vector, abs=1e-6)
+
+
+async def test_vectors_are_asked_for_again_if_they_cost_nothing_or_are_of_other_texts(pool: asyncpg.Pool) -> None:
+    """Nothing is written for an embedder of this process; another model or summary has other vectors."""
+    thread_id = await talk(pool, said("user", "I live in Lisbon."))
+    claim = await claimed(pool, thread_id, JobType.FAST_REPLAY)
+    await cut_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), ScriptedEmbedder()), claim)
+    assert await pool.fetchval("SELECT count(*) FROM model_replies") == 0
+    embedders = [PaidEmbedder(), PaidEmbedder(model="another"), PaidEmbedder(model="another")]
+    for generator, embedder in zip((LocalGenerator(), LocalGenerator(), ScriptedGenerator()), embedders, strict=True):
+        await cut_off(pool, MemoryConsolidationWorker(pool, generator, embedder), claim)
+        assert len(embedder.batches) == 1
+        assert await pool.fetchval("SELECT count(*) FROM model_replies WHERE vectors IS NOT NULL") == 1
+
+
 async def test_a_reply_to_an_erased_event_is_not_kept(pool: asyncpg.Pool, gemini: FakeGemini) -> None:
     """Nothing of it remains, whether it arrived before the erasure or after."""
     thread_id = await talk(pool, said("user", "My name is Mei."), said("user", "I live in Lisbon."), session_id="s")

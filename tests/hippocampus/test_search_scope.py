@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 import asyncpg
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -312,6 +313,37 @@ async def test_a_giant_scope_of_turns_finds_rare_words_near_vectors_and_neighbou
     recent = await search.search(query="zanzibar common words", narrow=newest, **ask)  # type: ignore[arg-type]
     assert recent.total_count == 5000
     assert min(result.source_seqs[0] for result in recent.memories) > GIANT - 5000
+
+
+@pytest.mark.parametrize("size", [2001, 3072, 4000])
+async def test_vectors_of_large_models_have_an_index(pool: asyncpg.Pool, conn: asyncpg.Connection, size: int) -> None:
+    """Beyond 2,000 dimensions, which an index of full precision cannot have: it finds what the exact scan finds."""
+    vectors = np.random.default_rng(size).standard_normal((60, size))
+    texts = [f"note {number}" for number in range(len(vectors))]
+    for text in texts:
+        await add_memory(conn, "mei", text, embedded=False)
+    await say(pool, "mei", "s", *texts)
+    asked = (vectors[7] + 0.5 * vectors[8]).tolist()
+    found = {}
+    for table, function in (("memories", "nearest_memories"), ("messages", "nearest_messages")):
+        await conn.executemany(
+            f"UPDATE {table} SET embedding = $2, embedding_model = 'any' WHERE content = $1",
+            zip(texts, vectors.tolist(), strict=True),
+        )
+        query = f"SELECT n.*, o.content FROM {function}('app', 'mei', $1, 'any', 10) AS n JOIN {table} AS o USING (id)"
+        found[table, query] = await conn.fetch(query, asked)
+        assert [row["content"] for row in found[table, query][:2]] == ["note 7", "note 8"]
+    assert await update_vector_indexes(pool, rows=50) == 2
+    for (table, query), exact in found.items():
+        copies = {"memories": "memory_vectors", "messages": "message_vectors"}[table]
+        scans = await scans_of(conn, query, asked, table=copies)
+        # Once: and not by reading the scope, in either of the function's two ways.
+        assert {name: count for name, count in scans.items() if count} == {
+            await conn.fetchval("SELECT vector_index_name($1, 'any', $2)", copies, size): 1
+        }
+        by_index = await conn.fetch(query, asked)
+        assert [row["id"] for row in by_index] == [row["id"] for row in exact]
+        assert [row["similarity"] for row in by_index] == pytest.approx([row["similarity"] for row in exact], abs=1e-3)
 
 
 async def plan_of(conn: asyncpg.Connection, function: str, places: str, *arguments: object) -> str:

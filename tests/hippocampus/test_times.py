@@ -42,6 +42,22 @@ NOW = datetime(2022, 5, 18, 15, 30, tzinfo=UTC)  # a Wednesday
         ("in 2021", "2021-01-01", "2021-12-31"),
         ("four years ago", "2018-01-01", "2018-12-31"),
         ("the Sunday before October 25, 2021", "2021-10-25", "2021-10-25"),
+        ("3/16/2022", "2022-03-16", "2022-03-16"),
+        ("16/3/2022", "2022-03-16", "2022-03-16"),
+        ("on 16.03.2022", "2022-03-16", "2022-03-16"),
+        ("a fortnight ago", "2022-05-01", "2022-05-07"),
+        ("half a year ago", "2021-10-02", "2021-12-30"),
+        ("the week before last", "2022-05-02", "2022-05-08"),
+        ("the month before last", "2022-03-01", "2022-03-31"),
+        ("two weekends ago", "2022-05-07", "2022-05-08"),
+        ("three Fridays ago", "2022-04-29", "2022-04-29"),
+        ("the Friday before last", "2022-05-06", "2022-05-06"),
+        ("a week on Monday", "2022-05-30", "2022-05-30"),
+        ("Tuesday week", "2022-05-31", "2022-05-31"),
+        ("the first week of July 2021", "2021-07-01", "2021-07-07"),
+        ("in the last week of February 2021", "2021-02-22", "2021-02-28"),
+        ("两年前的夏天", "2020-06-01", "2020-08-31"),
+        ("前几天说了什么", "2022-05-11", "2022-05-18"),
         ("昨天去了哪里", "2022-05-17", "2022-05-17"),
         ("昨晚", "2022-05-17", "2022-05-17"),
         ("前天", "2022-05-16", "2022-05-16"),
@@ -109,6 +125,42 @@ def test_an_expression_is_one_span(text: str, first: str, last: str) -> None:
     assert (str(span.start.date()), str((span.end - timedelta(seconds=1)).date()), span.recurs) == (first, last, False)
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("Sunday 13 December", "2020-12-13"),
+        ("on Tuesday the 8th of December", "2020-12-08"),
+        ("8 December, Tuesday", "2020-12-08"),
+        ("12月13号星期天", "2020-12-13"),
+        ("星期天，12月13日", "2020-12-13"),
+        ("Sunday 13 December 2020", "2020-12-13"),
+    ],
+)
+def test_a_weekday_beside_a_date_tells_its_year_and_is_no_time_of_its_own(text: str, first: str) -> None:
+    spans = time_spans(text, NOW)
+    assert str(max(span.start for span in spans if span.start < NOW).date()) == first
+    assert {span.start.weekday() for span in spans} == {spans[0].start.weekday()}
+    # A weekday that no year has is a mistake.
+    assert len(time_spans("Monday 13 December 2020", NOW)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "days"),
+    [
+        ("what happened on the 3rd?", ["2022-05-03", "2022-06-03"]),
+        ("It's been moved to the 14th", ["2022-05-14", "2022-06-14"]),
+        ("on the 31st and at home", ["2022-03-31", "2022-05-31"]),
+        ("on the 3rd floor", []),
+        ("to the 14th street", []),
+        ("for the 5th time", []),
+        ("on the 3rd of nothing", []),
+        ("on the 35th", []),
+    ],
+)
+def test_a_day_of_no_month_is_the_last_or_the_coming_one(text: str, days: list[str]) -> None:
+    assert [str(span.start.date()) for span in time_spans(text, NOW)] == days
+
+
 @pytest.mark.parametrize("text", ["on 1 May", "May 1st", "五月一号", "5月1日"])
 def test_a_date_without_a_year_recurs(text: str) -> None:
     spans = time_spans(text, NOW)
@@ -122,9 +174,8 @@ def test_a_date_without_a_year_recurs(text: str) -> None:
     "where does she live?|this may be|we march on|room 2023|30 February 2022|第三章|the second one|星期|年|月|几|3:45"
     "|version 2.10.12|she may come|from 3 to 9|pages 3-9|一到三号楼|the holidays|李国庆是谁|王国庆的电话|周国庆来了"
     "|国庆哥来了|参加过年会|见过年轻人|吃过年夜饭|超过年薪|老五一直睡|五一二地震|十五一共|五一广场|清明上河图|吃元宵|圣诞树"
-    "|works at Easter Road|lives in Christmas Street|Christmas Island|a Christmas tree|Easter eggs|Easter bunny".split(
-        "|"
-    ),
+    "|on 3/4/2022|works at Easter Road"
+    "|lives in Christmas Street|Christmas Island|a Christmas tree|Easter eggs|Easter bunny".split("|"),
 )
 def test_what_names_no_time_has_no_span(text: str) -> None:
     assert time_spans(text, NOW) == []
@@ -195,11 +246,16 @@ def test_a_name_beside_a_time_is_asked_for_too(query: str, is_raised: bool) -> N
         ("visits Rome in December, at Christmas", True, "2022-12-24/2022-12-26"),
         ("went to the Christmas market", False, "2021-12-24/2021-12-26"),
         ("booked it last week, leaves at Christmas", True, "2022-12-24/2022-12-26"),
+        ("the dinner is on Sunday 13 November, not Saturday", True, "2022-11-13"),
+        ("it isn't on Friday, it's on 3 June", True, "2022-06-03"),
+        ("是6月3号，不是5月20号", True, "2022-06-03"),
         ("打算周五一起去爬山", True, "2022-05-20"),
         ("打算五一去爬山", True, "2023-05-01/2023-05-05"),
     ],
 )
-def test_a_time_beside_a_holiday_is_the_time_of_a_statement(text: str, ahead: bool, when: str) -> None:
+def test_a_statement_means_the_time_that_it_does_not_take_back_and_not_a_holiday_beside_it(
+    text: str, ahead: bool, when: str
+) -> None:
     span = resolve(text, NOW, ahead=ahead)
     assert span is not None
     assert iso_dates(span) == when

@@ -31,6 +31,10 @@ from tests.support.writer_process import KEY, WriterProcess, append, problem, sa
 from workers.api import malformed
 from workers.embedded.server import EmbeddedServer
 
+POOL_SIZE = 4
+#: How many searches run at once, with a pool of this size.
+READ_SLOTS = 4 * POOL_SIZE
+
 
 async def test_a_repeated_key_is_found_in_linear_time(client: httpx.AsyncClient, session: str) -> None:
     """The last of 600,000 keys occurs twice: refused in two seconds, and other callers are answered meanwhile.
@@ -87,7 +91,8 @@ async def test_the_role_is_checked_before_the_body_is_read(writer: WriterProcess
 
 
 async def test_a_hanging_model_neither_stops_searches_nor_appends(dsn: str, tmp_path: Path) -> None:
-    """Sixty searches wait for a vector that never comes: each is answered by its text, and appends are not delayed.
+    """Sixty searches wait for a vector that never comes: each is answered by its text, and appends are stored while
+    every slot of a search is taken.
 
     The breaker is the database's: other tests use another one."""
     async with FakeGemini() as gemini:
@@ -99,9 +104,9 @@ async def test_a_hanging_model_neither_stops_searches_nor_appends(dsn: str, tmp_
             provider="gemini",
             provider_api_key="k",
             provider_base_url=gemini.base_url,
-            query_embed_seconds="1",
+            query_embed_seconds="5",
             breaker_open_seconds="600",
-            database_pool_size="4",
+            database_pool_size=str(POOL_SIZE),
         )
         await asyncio.to_thread(process.__enter__)
         headers = {"Authorization": f"Bearer {KEY}"}
@@ -110,18 +115,24 @@ async def test_a_hanging_model_neither_stops_searches_nor_appends(dsn: str, tmp_
                 user = f"{process.url}/v1/apps/app-{uuid.uuid4().hex[:8]}/users/ann"
                 (await client.post(f"{user}/sessions", json={"session_id": "s1"})).raise_for_status()
                 await append(client, f"{user}/sessions/s1", say("The umbrella is blue"))
+                stored_beside_hanging = 0
                 searches = [
                     asyncio.create_task(client.post(f"{user}/search", json={"query": "umbrella"})) for _ in range(60)
                 ]
-                appended = 0
+
+                def all_that_may_search_hang() -> bool:
+                    return gemini.stats()["calls"].get("batchEmbedContents", 0) >= READ_SLOTS
+
+                await until(all_that_may_search_hang)
                 while not all(each.done() for each in searches):
-                    await append(client, f"{user}/sessions/s1", say("And it rains"))
-                    appended += 1
+                    stored = await append(client, f"{user}/sessions/s1", say("And it rains"))
+                    assert stored.status_code == 201, stored.text
+                    stored_beside_hanging += not any(each.done() for each in searches)
                 for each in searches:
                     found = each.result()
                     assert found.status_code == 200, found.text
                     assert "text alone was searched" in found.json()["degraded"]
-                assert appended > 0
+                assert stored_beside_hanging > 0, "appends waited for a slot of the searches"
                 # The breaker is open now: nothing more is asked.
                 asked = gemini.stats()["calls"]["batchEmbedContents"]
                 assert asked < 60

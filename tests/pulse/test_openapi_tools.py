@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pulse.tools.openapi import DocumentError
 from pulse.tools.records import ToolError
 from pulse.tools.registry import ToolRegistry
 from pulse.tools.schemas import SchemaCheck
+from tests.support.authority import server_context, trusted_authority
 from tests.support.tool_service import ToolService, document, tool_service
 from tests.support.waiting import WAIT_SECONDS
 
@@ -243,6 +244,34 @@ async def test_faults_of_a_server_are_results_with_their_codes(registry: ToolReg
         assert found.error_code == code, (name, found)
     statuses = {each.tool_name: each.status for each in await registry.executions()}
     assert (statuses["broken"], statuses["hold"]) == ("unknown", "timeout")
+
+
+async def test_a_tool_over_tls_is_called_by_its_name_and_by_no_other(
+    pool: asyncpg.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its credential is sent to a server with a certificate for the name alone, wherever the name resolves to."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    monkeypatch.setenv("TOOL_KEY", "marker-1234567")
+    scheme = {"securitySchemes": {"s": {"type": "http", "scheme": "bearer"}}}
+    paths = {"/echo": {"post": {"operationId": "echo", "security": [{"s": []}]}}}
+    with trusted_authority(tmp_path) as authority:
+        for certified in ("other.example", "service.example"):
+            async with (
+                tool_service(tls=server_context(authority, certified)) as service,
+                ToolRegistry(pool, "shop", resolve=resolve) as registry,
+            ):
+                given = document(f"https://service.example:{service.port}", paths, components=scheme)
+                await registry.put_openapi("s", given, credentials={"s": "env:TOOL_KEY"}, allowed_networks=LOOPBACK)
+                found = await registry.call("echo", {})
+                if certified == "service.example":
+                    assert found.error_code is None
+                    assert service.asked[0].headers["authorization"] == "Bearer marker-1234567"
+                else:
+                    assert (found.error_code, service.asked) == ("tool_failed", [])
+                    assert "nothing was sent" in (found.error or "")
 
 
 SCHEMES = {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import httpcore
 import pytest
+import trustme
 
 from pulse.outbound.addresses import RefusedAddressError, parse_networks
 from pulse.outbound.client import OutboundClient, Response, TooLargeError
+from tests.support.authority import server_context, trusted_authority
 from tests.support.tool_service import ToolService, tool_service
 
 LOOPBACK = parse_networks("127.0.0.0/8")
@@ -116,3 +120,28 @@ async def test_what_is_secret_goes_over_http_to_private_addresses_alone(service:
     if networks:
         url = f"http://s.example:{service.port}/echo"
         assert (await get(OutboundClient(networks, secret=True, resolve=resolve), url)).status == 200
+
+
+async def test_a_certificate_is_checked_against_the_name_of_the_url(tmp_path: Path) -> None:
+    """The connection is to an address: another name's certificate, the address's own, or one of an authority that
+    nobody trusts is refused, and nothing is sent."""
+
+    async def resolve(_host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"]
+
+    name = "service.example"
+    with trusted_authority(tmp_path) as authority:
+        for refused in (
+            server_context(authority, "other.example"),
+            server_context(authority, "127.0.0.1"),
+            server_context(trustme.CA(), name),
+        ):
+            async with tool_service(tls=refused) as service:
+                url = f"https://{name}:{service.port}/echo"
+                with pytest.raises((httpcore.ConnectError, ssl.SSLError), match="certificate verify failed"):
+                    await get(OutboundClient(LOOPBACK, secret=True, resolve=resolve), url)
+                assert service.asked == []
+        async with tool_service(tls=server_context(authority, name)) as service:
+            url = f"https://{name}:{service.port}/echo"
+            assert (await get(OutboundClient(LOOPBACK, secret=True, resolve=resolve), url)).status == 200
+            assert service.asked[0].headers["host"] == f"{name}:{service.port}"

@@ -7,11 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import __main__ as bench
+from benchmarks import figures as module
 from benchmarks.figures import FIGURES
 from tests.support import cli_process
 from tests.support.paths import ROOT
@@ -74,26 +77,82 @@ sys.exit(bench.main())
 """
 
 
-def test_a_missed_must_and_a_failure_are_the_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+Bench = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Run benchmarks that report what their arguments say, where there are no figures but these."""
     (tmp_path / "reporting.py").write_text(REPORT)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(bench.__file__).parent.parent}")
     monkeypatch.setattr(bench, "RESULT", tmp_path / "bench.json")
-    slow, fine = FIGURES["notify_p99"].must * 2, FIGURES["append_vs_sql"].must + 0.1
 
-    def run(*benchmarks: list[str]) -> tuple[int, dict[str, object]]:
+    def run(*benchmarks: list[str], figures: Sequence[str], file: Path | None = None) -> tuple[int, dict[str, Any]]:
+        monkeypatch.setattr(module, "FIGURES", {name: FIGURES[name] for name in figures})
         runs = {f"Benchmark {number}": ["reporting", *each] for number, each in enumerate(benchmarks)}
         monkeypatch.setattr(bench, "MEASUREMENTS", runs)
-        return bench.main(), json.loads((tmp_path / "bench.json").read_text())
+        monkeypatch.setattr(bench, "recall", lambda _: {})
+        return bench.main(file), json.loads((tmp_path / "bench.json").read_text())
 
-    code, report = run(["append_vs_sql", str(fine)])
+    return run
+
+
+FINE = str(FIGURES["append_vs_sql"].must + 0.1)
+SLOW, QUICK = str(FIGURES["notify_p99"].must * 2), str(FIGURES["notify_p99"].must / 2)
+
+
+def test_a_missed_must_and_a_failure_are_the_exit_code(made_up: Bench, capfd: pytest.CaptureFixture[str]) -> None:
+    code, report = made_up(["append_vs_sql", FINE], figures=["append_vs_sql"])
     assert (code, report["failed"], report["missed"]) == (0, [], [])
-    code, report = run(["append_vs_sql", str(fine)], ["notify_p99", str(slow)], ["fail", "1"])
+    code, report = made_up(
+        ["append_vs_sql", FINE], ["notify_p99", SLOW], ["fail", "1"], figures=["append_vs_sql", "notify_p99"]
+    )
     assert (code, report["failed"], report["missed"]) == (2, ["Benchmark 2"], ["notify_p99"])
     printed = capfd.readouterr().out
     assert FIGURES["notify_p99"].text in printed
     assert "below their must: ['notify_p99']" in printed
+
+
+def test_a_figure_that_no_benchmark_reports_is_named_and_an_error(
+    made_up: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also where all that is reported reaches its must."""
+    code, report = made_up(["append_vs_sql", FINE], figures=["notify_p99", "append_vs_sql", "frame_p99"])
+    assert (code, report["missed"], report["absent"]) == (2, [], ["notify_p99", "frame_p99"])
+    assert "not reported by their benchmark: ['notify_p99', 'frame_p99']" in capfd.readouterr().out
+
+
+def test_a_figure_that_misses_once_is_missed(made_up: Bench) -> None:
+    """Two parts of a benchmark report one figure: the second does not hide what the first has measured."""
+    for values in ([SLOW, QUICK], [QUICK, SLOW]):
+        code, report = made_up(*(["notify_p99", value] for value in values), figures=["notify_p99"])
+        assert (code, report["missed"]) == (1, ["notify_p99"])
+        assert report["figures"]["notify_p99"]["value"] == float(SLOW)
+
+
+def test_the_figures_of_a_file_are_named_as_not_measured_without_it(
+    made_up: Bench, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """They are an error with it, except for those of vectors that do not lie beside it."""
+    of_file = [name for name, wanted in FIGURES.items() if wanted.of_file]
+    assert [name.rpartition("_")[0] for name in of_file] == ["recall"] * 2 + ["window_new"] * 3 + ["window_running"] * 3
+    everything = ["append_vs_sql", *of_file]
+    (by_hand,) = [name for name, wanted in FIGURES.items() if wanted.by_hand]
+
+    code, report = made_up(["append_vs_sql", FINE], figures=[*everything, by_hand])
+    assert (code, report["absent"], report["not_measured"]) == (0, [], [*of_file, by_hand])
+    printed = capfd.readouterr().out
+    assert f"not measured without FILE=…: {of_file}" in printed
+    assert f"measured by hand only: ['{by_hand}']" in printed
+
+    talk = tmp_path / "talk.json"
+    code, report = made_up(["append_vs_sql", FINE], figures=everything, file=talk)
+    assert (code, report["not_measured"]) == (7, ["recall_minilm"])
+    assert "not measured without talk_minilm.npz beside the file: ['recall_minilm']" in capfd.readouterr().out
+
+    bench.minilm_of(talk).touch()
+    code, report = made_up(["append_vs_sql", FINE], figures=everything, file=talk)
+    assert (code, report["absent"], report["not_measured"]) == (8, of_file, [])
 
 
 @pytest.mark.system

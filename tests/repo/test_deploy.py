@@ -50,6 +50,23 @@ def test_compose_runs_every_role_of_the_procfile(compose: dict[str, Any]) -> Non
     assert compose["services"]["migrate"]["restart"] == "no"
 
 
+def test_every_role_of_compose_is_asked_for_its_health(compose: dict[str, Any]) -> None:
+    """The writer at its API, each worker at the port of its own metrics."""
+    config = Settings()
+    for role in procfile():
+        port, path = (config.api_port, "health") if role == "writer" else (config.metrics_port(role), "metrics")
+        check = compose["services"][role]["healthcheck"]["test"]
+        assert f"'http://127.0.0.1:{port}/{path}'" in check[-1], role
+
+
+def test_the_image_exposes_the_ports_of_every_role() -> None:
+    """The API's and those of the metrics, as the settings have them."""
+    config = Settings()
+    exposed = re.search(r"^EXPOSE (.+)$", (DEPLOY / "Dockerfile").read_text(), re.M)
+    assert exposed is not None
+    assert set(map(int, exposed[1].split())) == {config.api_port, *map(config.metrics_port, procfile())}
+
+
 def test_compose_sets_only_settings_that_exist(compose: dict[str, Any]) -> None:
     """Every variable that a container receives is one that the program reads."""
     known = {name for field in Settings.model_fields for name in variables_of(field)}

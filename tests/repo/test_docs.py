@@ -87,15 +87,59 @@ def test_every_page_installs_a_checkout_with_extras_that_exist() -> None:
     assert found >= 6
 
 
-def test_no_message_installs_a_distribution_that_is_not_published() -> None:
-    """`install_command` names the checkout, or the wheel."""
-    found = [
-        str(path.relative_to(ROOT))
-        for package in ("pulse", "hippocampus", "workers", "examples", "benchmarks")
-        for path in (ROOT / package).rglob("*.py")
-        if re.search(rf"pip install [^\n{{]*\b{DISTRIBUTION}\b", path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
+#: A name of ours, or of the other project, as an installer would look it up; not a path, nor `NAME @ file:///path`.
+INSTALLED_BY_NAME = re.compile(
+    r"(?:(?:pip3? install|uv add|(?:pipx|uv tool) install)\b[^\n`;&]*?|--(?:from|spec)[ =])(?<![\w./-])['\"]?"
+    rf"(?P<name>{DISTRIBUTION}|hippocampus)(?![\w/-]|\.\w)(?!(?:\[[\w,]*\])? @ )"
+)
+
+
+def installed_by_name(text: str) -> list[str]:
+    """What a text installs by name, also where a command is in several literals of a program."""
+    return [each["name"] for each in INSTALLED_BY_NAME.finditer(re.sub(r"""["']\n\s*f?["']""", "", text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("pip install hippocampus", ["hippocampus"]),
+        ("run `pip install -U 'hippocampus[mcp]'` first", ["hippocampus"]),
+        ("f\"pip install {options}'hippocampus[{extra}]'\"", ["hippocampus"]),
+        ('("pip install "\n    f"\'hippocampus[{extra}]\'")', ["hippocampus"]),
+        ("pip install numpy pg-hippocampus==0.2", ["pg-hippocampus"]),
+        ("uv add hippocampus; uvx --from 'pg-hippocampus[mcp]' hippocampus mcp", ["hippocampus", "pg-hippocampus"]),
+        ("pipx install hippocampus.", ["hippocampus"]),
+        ("pipx run --spec 'pg-hippocampus[mcp] @ file:///path/to/the/checkout' hippocampus mcp", []),
+        ("pip install '/path/to/hippocampus[adk]' ./hippocampus dist/pg_hippocampus-1.whl", []),
+        ("`pip install -r requirements.txt`, then `hippocampus demo`; pip uninstall hippocampus", []),
+        ("f\"pip install {options}'{source}[{extra}]'\" hippocampus-tools", []),
+    ],
+)
+def test_what_is_installed_by_name_is_recognised(text: str, names: list[str]) -> None:
+    assert installed_by_name(text) == names
+
+
+def test_nothing_installs_a_distribution_by_a_name_that_is_not_ours_on_the_index() -> None:
+    """Neither code nor pages: `hippocampus` is another project there, and ours is not published.
+
+    `install_command` names the checkout, or the wheel; the page of releases installs what it has published.
+    """
+    code = ("pulse", "hippocampus", "workers", "examples", "benchmarks", "deploy", "console/src", "clients")
+    files = {
+        path
+        for folder in code
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".md", ".sh", ".toml", ".ts", ".tsx", ".yaml", ".yml"} or "Dockerfile" in path.name
+        if "node_modules" not in path.parts
+    }
+    files |= {*PAGES, ROOT / "Makefile", ROOT / "CHANGELOG.md"}
+    found = {
+        str(path.relative_to(ROOT)): names
+        for path in files
+        if path.is_file() and (names := installed_by_name(path.read_text(encoding="utf-8")))
+    }
+    assert found == {"docs/releasing.md": [DISTRIBUTION]}
+    assert len(files) > 500
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -74,6 +74,10 @@ def untrue(page: Path) -> list[str]:
     for path in re.findall(rf"`((?:{'|'.join(TOP)})/[\w/.-]+)`", text):
         is_pattern = re.search(r"[A-Z]{4}", path.removesuffix("README.md"))
         wrong += [] if is_pattern or (ROOT / path).exists() else [path]
+    for path, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
+        source = ROOT / path
+        is_defined = source.is_file() and f"def {test}(" in source.read_text(encoding="utf-8")
+        wrong += [] if is_defined else [f"{path}::{test}"]
     for name, attribute in re.findall(r"`([A-Z]\w+)\.(\w+)(?:\([^`]*\))?`", text):
         wrong += [] if name not in classes() or attribute in attributes(name) else [f"{name}.{attribute}"]
     return wrong
@@ -81,7 +85,7 @@ def untrue(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_names_exists(page: Path) -> None:
-    """Modules by their dotted names, files by their paths from the root, methods and fields by their class."""
+    """Modules by their dotted names, files and tests by their paths from the root, methods and fields by class."""
     assert untrue(page) == []
 
 
@@ -90,8 +94,12 @@ def test_the_pages_name_much_and_a_wrong_name_is_found(tmp_path: Path) -> None:
     texts = [page.read_text(encoding="utf-8") for page in PAGES]
     assert sum(len(modules(text)) for text in texts) > 25
     page = tmp_path / "page.md"
-    page.write_text("`pulse.telemetri`, `workers/none.py` and `MemoryArchive.pins(id)`, but `MemoryArchive.pin(id)`")
-    assert untrue(page) == ["pulse.telemetri", "workers/none.py", "MemoryArchive.pins"]
+    page.write_text(
+        "`pulse.telemetri`, `workers/none.py` and `MemoryArchive.pins(id)`, but `MemoryArchive.pin(id)`;"
+        " `tests/repo/test_named_code.py::test_none`"
+    )
+    none = "tests/repo/test_named_code.py::test_none"
+    assert untrue(page) == ["pulse.telemetri", "workers/none.py", none, "MemoryArchive.pins"]
 
 
 def test_each_table_stands_once_in_who_writes_what() -> None:

@@ -103,7 +103,7 @@ WRONG = {
     ],
     "artifact_versions": ["version = -1"],
     "artifact_blobs": ["sha256 = 'short'"],
-    "model_replies": ["stage = 'slow'", "reply = '[]'"],
+    "model_replies": ["stage = 'slow'", "reply = '[]'", "vectors = ''"],
     "instructions": ["instruction_key = ''", "version = 0"],
     "fact_aliases": ["method = 'guess'"],
     "fact_styles": ["fact_type = 'rumour'", "normal_key = ''", "style = 'heap'"],

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
+from tests.support.least_privilege import LOGINS
 from tests.support.waiting import until
 from tests.support.writer_process import free_port
 from workers.embedded import binaries
@@ -28,7 +29,8 @@ def running(home: Path, dsn: str, *, mode: str = "transaction", size: int = 5, *
     server = urlsplit(dsn)
     query = {name: values[0] for name, values in parse_qs(server.query).items()}
     port = free_port()
-    (home / "users.txt").write_text(f'"{server.username}" "{server.password}"\n')
+    users = {server.username: server.password, **{login: login for login in LOGINS.values()}}
+    (home / "users.txt").write_text("".join(f'"{name}" "{password}"\n' for name, password in users.items()))
     lines = {
         "listen_addr": "127.0.0.1",
         "listen_port": str(port),

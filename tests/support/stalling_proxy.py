@@ -28,6 +28,11 @@ class StallingProxy:
         """The database's address by way of the proxy."""
         return self._dsn.replace(f":{self._target.port}/", f":{self._port}/")
 
+    @property
+    def waiting(self) -> int:
+        """How many connections it has taken, unless it forwards."""
+        return 0 if self._flows.is_set() else len(self._running)
+
     def stall(self) -> None:
         """Take connections and what they send, and forward nothing."""
         self._flows.clear()

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import gzip
 import json
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,9 +113,9 @@ def head(status: int, length: int, **headers: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def tool_service() -> AsyncIterator[ToolService]:
+async def tool_service(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[ToolService]:
     service = ToolService()
-    server = await asyncio.start_server(service.serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(service.serve, "127.0.0.1", 0, ssl=tls)
     service.port = server.sockets[0].getsockname()[1]
     try:
         yield service

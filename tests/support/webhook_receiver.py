@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -74,9 +75,9 @@ class Receiver:
 
 
 @contextlib.asynccontextmanager
-async def receiving(port: int = 0) -> AsyncIterator[Receiver]:
+async def receiving(port: int = 0, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Receiver]:
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", port)
+    server = await asyncio.start_server(receiver.serve, "127.0.0.1", port, ssl=tls)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver

@@ -12,6 +12,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from tests.support import least_privilege
 from tests.support.forked import ForkedProcess
 from tests.support.waiting import until
 from tests.support.worker_process import TABLES
@@ -57,7 +58,7 @@ class Workers:
     def spawn(self, pool: str, *, module: str = "tests.support.worker_process", **settings: str) -> WorkerProcess:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
-            "DATABASE_URL": self.dsn,
+            "DATABASE_URL": least_privilege.address_of(self.dsn, "worker"),
             "HIPPOCAMPUS_RETRY_BASE_SECONDS": "0.05",
             "HIPPOCAMPUS_RETRY_DELAY_SECONDS_MAX": "1",
             "HIPPOCAMPUS_DATABASE_POOL_SIZE": "12",
@@ -138,6 +139,8 @@ async def gate(pool: asyncpg.Pool) -> AsyncIterator[Callable[[], Awaitable[None]
 async def tables(pool: asyncpg.Pool) -> asyncpg.Pool:
     """The test's pool, with the tables of the stand-in."""
     await pool.execute(TABLES)
+    if least_privilege.is_on():
+        await pool.execute("GRANT ALL ON attempts_made, effects, scripted, upkeep_runs TO hippocampus_worker")
     return pool
 
 

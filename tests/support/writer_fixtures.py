@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pulse import database
-from tests.conftest import dsn_of
+from tests.conftest import cloned, dsn_of
 from tests.support.live_writer import LiveWriter
 from tests.support.waiting import WAIT_SECONDS
 from tests.support.writer_process import BODY_BYTES_MAX, KEY, WriterProcess
@@ -22,9 +22,8 @@ from workers.embedded.server import EmbeddedServer
 def writer_dsn(server: EmbeddedServer, admin: psycopg.Connection, template: str) -> Iterator[str]:
     """Each directory of tests that uses these fixtures has a database of its own."""
     name = f"test-writer-{uuid.uuid4().hex[:8]}"
-    admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
-    yield dsn_of(server, name)
-    admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with cloned(admin, template, name):
+        yield dsn_of(server, name)
 
 
 @pytest.fixture(scope="session")

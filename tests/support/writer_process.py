@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import httpx
 
+from tests.support import least_privilege
 from tests.support.forked import ForkedProcess
 from tests.support.paths import ROOT
 from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
@@ -51,7 +52,7 @@ class WriterProcess:
         self.log_path = log
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("HIPPOCAMPUS_")},
-            **({} if dsn is None else {"DATABASE_URL": dsn}),
+            **({} if dsn is None else {"DATABASE_URL": least_privilege.address_of(dsn, "writer")}),
             "HIPPOCAMPUS_API_PORT": str(self.port),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
         }
@@ -85,6 +86,20 @@ class WriterProcess:
                 return
             time.sleep(POLL_SECONDS)
         raise AssertionError(f"no answer within {WAIT_SECONDS} s: {self.log_path.read_text()}")
+
+    def first_answer(self, path: str) -> tuple[httpx.Response, float]:
+        """Return the answer to the first connection that the writer accepts, and the seconds that it took."""
+        assert self.process is not None
+        deadline = time.monotonic() + WAIT_SECONDS
+        with httpx.Client(base_url=self.url, headers=self.headers, timeout=WAIT_SECONDS, trust_env=False) as client:
+            while time.monotonic() < deadline:
+                assert self.process.poll() is None, self.log_path.read_text()
+                began = time.monotonic()
+                try:
+                    return client.get(path), time.monotonic() - began
+                except httpx.ConnectError:
+                    time.sleep(POLL_SECONDS)
+        raise AssertionError(f"no connection within {WAIT_SECONDS} s: {self.log_path.read_text()}")
 
     def log(self) -> list[dict[str, Any]]:
         # The last line may be written only in part.

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.conftest import dsn_of
+from tests.conftest import cloned, dsn_of
 from tests.support.paths import AGUI
 from tests.support.writer_fixtures import writer, writer_dsn  # noqa: F401 - fixtures
 from workers.embedded.server import EmbeddedServer
@@ -35,6 +35,5 @@ def agents_dsn(
 ) -> Iterator[str]:
     """A database of the module's own."""
     name = request.module.__name__.rpartition(".")[2]
-    admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
-    yield dsn_of(server, name)
-    admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    with cloned(admin, template, name):
+        yield dsn_of(server, name)

@@ -16,6 +16,7 @@ import pytest
 from pulse.autonomic import ReleaseService
 from pulse.autonomic.statements import STATEMENTS
 from tests.support.executor_process import EFFECTS
+from tests.support.least_privilege import address_of
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 
@@ -34,8 +35,9 @@ async def rule(prev: dict[str, Any], curr: dict[str, Any], inner: Inner) -> Outc
 
 @contextlib.asynccontextmanager
 async def role(folder: Path, dsn: str, *words: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+    address = address_of(dsn, "worker" if words[0] == "worker" else "writer")
     environment = {
-        **os.environ, "DATABASE_URL": dsn, "PYTHONPATH": str(ROOT), "HIPPOCAMPUS_PULSE_METRICS_PORT": "9370",
+        **os.environ, "DATABASE_URL": address, "PYTHONPATH": str(ROOT), "HIPPOCAMPUS_PULSE_METRICS_PORT": "9370",
         "HIPPOCAMPUS_API_PORT": "0", "HIPPOCAMPUS_WRITER_METRICS_PORT": "9372",
     }  # fmt: skip
     with (folder / f"{words[-1]}.log").open("wb") as log:

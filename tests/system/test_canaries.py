@@ -31,6 +31,8 @@ KEY = "canary-key-0123456789abcdef"
 PASSWORD = "canarydsn4711"
 STATE = "canary-state-9e1b"
 ANSWER = "canary-answer-5c20"
+VALUE = "canary-value-8b42"
+FIELD = "canary-field-a6d7"
 NAME = "canary-name-3d11"
 #: What was done, without what was said. Results of consolidations quote it, and are erased with it.
 TABLES_OF_ACTS = (
@@ -124,16 +126,18 @@ COMMANDS = (
 async def test_no_route_command_or_job_lets_a_canary_out(
     server: EmbeddedServer, dsn: str, pool: asyncpg.Pool, admin: psycopg.Connection, tmp_path: Path
 ) -> None:
-    """Each operation of the document with a canary in what its body and its search hold of words: not in any log,
-    PostgreSQL's included, nor in metrics, titles, spans, the audit log, the queue, the outcome of a delivery whose
-    receiver answers with one, or what commands print; the key and the address's password in no answer either. Names are
-    logged as such, but are in no metric, title or log of PostgreSQL."""
+    """Each operation of the document with a canary in its words and its search, in place of its numbers, and as a field
+    that it does not have: not in any log, PostgreSQL's included, nor in metrics, titles, spans, the audit log, the
+    queue, the outcome of a delivery whose receiver answers with one, or what commands print; the key and the address's
+    password in no answer either, and words in no refusal. Names are logged as such, but are in no metric, title or log
+    of PostgreSQL."""
     login = f"canary_{uuid.uuid4().hex[:8]}"
     admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
     address = re.sub(r"//[^@]*@", f"//{login}:{PASSWORD}@", dsn)
     settings = {"provider": "local", "tracing": "postgres", "webhook_networks": "127.0.0.0/8"}
     outside: list[str] = []
     answers: list[str] = []
+    refused: list[str] = []
     headers = {"Authorization": f"Bearer {KEY}"}
     try:
         async with receiving() as receiver:
@@ -158,13 +162,21 @@ async def test_no_route_command_or_job_lets_a_canary_out(
                         request["params"] |= dict.fromkeys(found & {"query", "contains"}, MESSAGE)
                         bodies = [request.get("json")]
                         if "json" in request:
-                            bodies = [_planted(request["json"], MESSAGE, TEXTS), _planted(request["json"], NAME)]
+                            said = _planted(request["json"], MESSAGE, TEXTS)
+                            bodies = [
+                                said,
+                                _planted(request["json"], NAME),
+                                _misplaced(said, VALUE),
+                                _with_field(said, FIELD),
+                            ]
                         for body in bodies:
                             sent = request if body is None else {**request, "json": body}
                             async with client.stream(method, filled(path, operation, "shop", {}), **sent) as reply:
                                 answers.append(str(reply.headers))
                                 if "text/event-stream" not in reply.headers.get("content-type", ""):
                                     answers.append((await reply.aread()).decode(errors="replace"))
+                                    if reply.is_client_error:
+                                        refused.append(answers[-1])
                             asked += 1
                     assert asked > 150
                     session = f"{sessions}/{uuid.uuid4().hex}"
@@ -194,12 +206,16 @@ async def test_no_route_command_or_job_lets_a_canary_out(
     finally:
         admin.execute(f"DROP ROLE {login}")
     assert len(outside) > 100
-    for canary in (MESSAGE, KEY, PASSWORD, ANSWER):
+    for canary in (MESSAGE, VALUE, FIELD, KEY, PASSWORD, ANSWER):
         shown = [text for text in outside if canary in text]
         assert shown == [], (canary, [text[max(0, text.find(canary) - 400) :][:900] for text in shown[:3]])
     assert [text for text in nameless if NAME in text] == []
     for canary in (KEY, PASSWORD):
         assert [text for text in answers if canary in text] == []
+    # A refusal quotes no words. It tells its caller the field that does not exist, and the value that is no choice.
+    assert [text for text in refused if MESSAGE in text] == []
+    for canary in (NAME, FIELD, VALUE):
+        assert any(canary in text for text in refused), canary
 
 
 def _planted(body: Any, canary: str, names: frozenset[str] | None = None, name: str = "") -> Any:
@@ -209,6 +225,22 @@ def _planted(body: Any, canary: str, names: frozenset[str] | None = None, name: 
     if isinstance(body, list):
         return [_planted(each, canary, names, name) for each in body]
     return canary if isinstance(body, str) and (names is None or name in names) else body
+
+
+def _misplaced(body: Any, canary: str) -> Any:
+    """A body with a canary in place of every value that is no text."""
+    if isinstance(body, dict):
+        return {key: _misplaced(value, canary) for key, value in body.items()}
+    if isinstance(body, list) and body:
+        return [_misplaced(each, canary) for each in body]
+    return body if isinstance(body, str) else canary
+
+
+def _with_field(body: Any, canary: str) -> Any:
+    """A body whose every object has a further field, named as a canary and holding one."""
+    if isinstance(body, dict):
+        return {**{key: _with_field(value, canary) for key, value in body.items()}, canary: VALUE}
+    return [_with_field(each, canary) for each in body] if isinstance(body, list) else body
 
 
 async def _ended(pool: asyncpg.Pool, job: uuid.UUID) -> bool:

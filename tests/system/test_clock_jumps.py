@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from tests.support import worker_harness as harness
+from tests.support.least_privilege import address_of
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import append, free_port, say
@@ -49,7 +50,7 @@ class Clock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "DATABASE_URL": dsn,
+            "DATABASE_URL": address_of(dsn, "writer" if command[0] == "workers.writer" else "worker"),
             **{f"HIPPOCAMPUS_{name.upper()}": value for name, value in settings.items()},
         }
         with log.open("wb") as output:

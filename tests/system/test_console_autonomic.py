@@ -21,6 +21,7 @@ from pulse.autonomic.survival import DISK_EFFECTS
 from tests.support.browser import NARROW, audit, fits, opened
 from tests.support.fake_gemini import FakeGemini
 from tests.support.forked import ForkedProcess
+from tests.support.least_privilege import address_of
 from tests.support.live_writer import serving
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
@@ -81,7 +82,7 @@ async def test_the_view_follows_a_role_that_ticks_and_no_word_reaches_the_record
             "pulse",
             environment={
                 **os.environ,
-                "DATABASE_URL": dsn,
+                "DATABASE_URL": address_of(dsn, "worker"),
                 "HIPPOCAMPUS_MACHINE": "m1",
                 "HIPPOCAMPUS_PULSE_METRICS_PORT": str(metrics_port),
                 # The database is over its quota from the first sample on.

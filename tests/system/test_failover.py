@@ -22,6 +22,7 @@ from pulse import Event, OpenSessionService, PgNotifyListener, create_pool
 from pulse.postgres.replica import ReplicaReads
 from tests.conftest import copied
 from tests.support import autonomic_scene, cli_process, mcp_scene, replication
+from tests.support.least_privilege import LOGINS, as_login, grant
 from tests.support.stream_client import frames_of
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
@@ -44,6 +45,7 @@ def pair(home: Path) -> Iterator[tuple[EmbeddedServer, EmbeddedServer]]:
     """A primary with the schema, and its synchronous standby."""
     with EmbeddedServer(home, settings=SETTINGS) as primary:
         asyncio.run(migrate(primary.dsn))
+        grant(primary.dsn)
         standby = replication.standby_of(primary, home.with_name(f"{home.name}s"))
         try:
             yield primary, standby
@@ -99,7 +101,10 @@ async def test_a_failover_under_load(
     mcp_server = StdioServerParameters(
         command=words[0], args=words[1:], env=cli_process.environment(tmp_path, DATABASE_URL=address)
     )
-    with running_workers(address, tmp_path) as workers, WriterProcess(address, tmp_path / "w.log", **models) as writer:
+    with (
+        running_workers(as_login(address, LOGINS["worker"]), tmp_path) as workers,
+        WriterProcess(as_login(address, LOGINS["writer"]), tmp_path / "w.log", **models) as writer,
+    ):
         for name in ("fast_replay", "deep_reflection", "retention", "pulse"):
             await workers.start(name, module="workers", **models)
         async with (

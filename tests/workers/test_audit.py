@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+import psycopg
 import pytest
 
 from hippocampus.by_hand import MemoryEditor
@@ -134,6 +135,30 @@ async def test_entries_do_not_change_and_go_after_their_time(pool: asyncpg.Pool)
     await pool.execute("INSERT INTO engine_settings VALUES ('audit_days', '200')")
     assert await pool.fetchval("SELECT prune_audit_log()") == 1
     assert [each.action for each in await acts(pool)] == ["policy_changed"]
+
+
+async def test_making_the_roles_and_binding_a_reader_are_noted(
+    pool: asyncpg.Pool, dsn: str, admin: psycopg.Connection, tmp_path: Path
+) -> None:
+    """By whoever ran the command: the roles each time, the login with the scope that it got. A login that does not
+    exist is bound to nothing, and no binding is noted."""
+    login = f"reader_{uuid.uuid4().hex[:8]}"
+    admin.execute(f"CREATE ROLE {login} LOGIN")
+    try:
+        for number, (reader, expected) in enumerate(((login, 0), ("nobody_at_all", 1))):
+            arguments = ("grant-roles", "--reader", reader, "--app", APP, "--user", USER)
+            done = cli_process.run(tmp_path, *arguments, DATABASE_URL=dsn)
+            assert (done.returncode == 0) == (expected == 0), (number, done.stderr)
+        found = await acts(pool)
+        assert [(each.action, each.app_name, each.user_id, each.target) for each in found] == [
+            ("roles_granted", None, None, {}),
+            ("reader_bound", APP, USER, {"role": login}),
+            ("roles_granted", None, None, {}),
+        ]
+        assert {each.actor.partition(":")[0] for each in found} == {"cli"}
+    finally:
+        await pool.execute("DELETE FROM reader_scopes")
+        admin.execute(f"DROP ROLE {login}")
 
 
 async def test_the_command_lists_pages_and_exports(pool: asyncpg.Pool, dsn: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
@@ -104,6 +105,17 @@ def test_only_the_owner_can_read(embedded: EmbeddedServer) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in embedded.home.iterdir()}
     assert modes["postgres-18"] == modes["run-18"] == 0o700
     assert modes["password-18"] == modes["postgres-18.log"] == 0o600
+
+
+def test_it_owns_its_own_database_alone(made_home: Path, embedded: EmbeddedServer) -> None:
+    """A command that is given another database of the server must not run on this one."""
+    embedded.start()
+    other = EmbeddedServer(made_home)
+    for dsn in (embedded.dsn, embedded.tcp_dsn):
+        assert other.owns(dsn)
+        assert not other.owns(urlsplit(dsn)._replace(path="/fresh").geturl())
+        assert not other.owns(dsn.replace(str(urlsplit(dsn).password), "another"))
+    assert not other.owns("nonsense")
 
 
 def test_the_last_holder_stops_the_server(made_home: Path) -> None:

@@ -99,6 +99,30 @@ async def test_what_a_killed_worker_has_paid_for_is_not_asked_again(
         assert await pool.fetchval("SELECT reused_replies FROM threads WHERE id = $1", thread) == 1
 
 
+@pytest.mark.parametrize("role", ["fast_replay", "deep_reflection"])
+async def test_vectors_that_a_killed_worker_has_paid_for_are_not_asked_for_again(
+    pool: asyncpg.Pool, workers: Workers, role: str
+) -> None:
+    """Killed while it stores what it has derived: the next worker takes the reply and the vectors, and asks nothing."""
+    done = "SELECT status = 'completed' AND attempts = 2 FROM consolidation_jobs WHERE job_type = $1"
+    async with FakeGemini() as gemini:
+        async with pool.acquire() as gate, gate.transaction():
+            await gate.execute("LOCK TABLE memories, facts IN SHARE MODE")
+            victim = await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+            thread = await finalised_conversation(pool)
+            await until(lambda: waits_for_a_lock(pool))
+            victim.send(signal.SIGKILL)
+            await victim.ended()
+            kept = await pool.fetchrow("SELECT thread_id, vectors IS NOT NULL AS has_vectors FROM model_replies")
+        await workers.start(role, module=PRODUCT, **gemini_settings(gemini))
+        await until(lambda: pool.fetchval(done, role))
+        assert gemini.stats()["calls"] == {"generateContent": 1, "batchEmbedContents": 1}
+    assert kept == (thread, True)
+    assert await harness.count(pool, "model_replies") == 0
+    rows = "memories" if role == "fast_replay" else "facts"
+    assert await pool.fetchval(f"SELECT count(*) > 0 AND bool_and(embedding IS NOT NULL) FROM {rows}")
+
+
 async def test_a_killed_cleanup_leaves_each_memory_in_place_or_archived(pool: asyncpg.Pool, workers: Workers) -> None:
     """Killed while a batch waits for the archive; the next run continues: each weak one archived
     once, no strong one."""

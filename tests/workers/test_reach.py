@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
+from hippocampus.errors import TransientProviderError
 from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
 from hippocampus.providers.vectors import VectorSpace
@@ -69,6 +70,30 @@ async def test_it_is_logged_until_it_answers(openai: pytest.MonkeyPatch) -> None
             await reach.report_unreachable([(settings.chosen("embedder"), made)], repeat_seconds=0.01)
         await made.close()
     assert [line["event"] for line in logs] == ["model_not_reached", "model_reached"]
+
+
+async def test_it_is_logged_each_minute_as_long_as_it_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, and then every sixty seconds, by a clock that jumps."""
+
+    class Absent:
+        async def check(self) -> None:
+            raise TransientProviderError("the connection failed", code="connection")
+
+    seconds, logged_at = 0.0, list[float]()
+
+    async def jump(duration: float) -> None:
+        nonlocal seconds
+        logged_at.extend([seconds] * (len(logs) - len(logged_at)))
+        seconds += duration
+        if seconds > 180:
+            raise asyncio.CancelledError
+
+    monkeypatch.setattr(asyncio, "sleep", jump)
+    absent: Any = Absent()
+    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await reach.report_unreachable([(load().chosen("generator"), absent)])
+    assert {line["event"] for line in logs} == {"model_not_reached"}
+    assert logged_at == [0, 60, 120, 180]
 
 
 @pytest.mark.timing

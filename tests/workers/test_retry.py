@@ -77,6 +77,7 @@ def test_a_provider_is_never_called_before_its_requested_delay() -> None:
         asyncpg.InternalClientError("x"),
         WatermarkMovedError("x"),
         MemoryError(),
+        RuntimeError("can't start new thread"),
     ],
 )
 def test_transport_faults_are_retried_a_bounded_number_of_times(error: Exception) -> None:
@@ -87,7 +88,14 @@ def test_transport_faults_are_retried_a_bounded_number_of_times(error: Exception
 
 @pytest.mark.parametrize(
     "error",
-    [PermanentProviderError("x"), MalformedReplyError("x"), KeyError("x"), asyncpg.DataError("x"), ValueError("x")],
+    [
+        PermanentProviderError("x"),
+        MalformedReplyError("x"),
+        KeyError("x"),
+        asyncpg.DataError("x"),
+        ValueError("x"),
+        RuntimeError("x"),
+    ],
 )
 def test_content_faults_are_not_retried(error: Exception) -> None:
     assert delay(error) is None

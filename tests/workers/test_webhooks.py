@@ -11,18 +11,21 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 import pytest
+import trustme
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from hippocampus import ErasureService, Hippocampus, WebhookNotFoundError
 from hippocampus.webhooks.service import EVENT_TYPES, DeliveryStatus, NewWebhook, WebhookDelivery, WebhookService
 from pulse.errors import InvalidInputError
 from pulse.outbound import addresses
+from tests.support.authority import server_context, trusted_authority
 from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
 from tests.support.queue_rows import in_process
@@ -51,13 +54,25 @@ def service(pool: asyncpg.Pool) -> WebhookService:
     return WebhookService(pool)
 
 
+@pytest.fixture
+def authority(tmp_path: Path) -> Iterator[trustme.CA]:
+    with trusted_authority(tmp_path) as trusted:
+        yield trusted
+
+
+async def loopback(_host: str, _port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
 @contextlib.asynccontextmanager
-async def sending(pool: asyncpg.Pool, dsn: str, **settings: Any) -> AsyncIterator[Metrics]:
+async def sending(
+    pool: asyncpg.Pool, dsn: str, *, resolve: addresses.Resolve = addresses.resolve, **settings: Any
+) -> AsyncIterator[Metrics]:
     """A real worker of the queue within the test, whose delays are short."""
     given = {"webhook_networks": LOOPBACK, "webhook_retry_seconds": "0.01,0.01,0.01"}
     given |= {"webhook_timeout_seconds": WAIT_SECONDS}
     metrics = Metrics()
-    sender = WebhookSender(pool, Settings(DATABASE_URL=dsn, **{**given, **settings}), metrics)
+    sender = WebhookSender(pool, Settings(DATABASE_URL=dsn, **{**given, **settings}), metrics, resolve_host=resolve)
     app, worker = in_process(dsn, pool, queue="webhooks", deliver_webhook=sender.deliver)
     async with app.open_async():
         task = asyncio.create_task(worker.run())
@@ -474,6 +489,69 @@ async def test_what_keeps_a_request_from_its_receiver_is_named() -> None:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         assert (await post(url, {}, b"", timeout_seconds=WAIT_SECONDS, allowed=allowed)).error_code == "tls"
     assert (await post(url, {}, b"", timeout_seconds=WAIT_SECONDS, allowed=allowed)).error_code == "connection"
+
+
+# Over TLS
+
+
+async def test_a_delivery_over_tls_is_made_to_the_name_of_the_url_and_to_no_other(
+    pool: asyncpg.Pool, dsn: str, service: WebhookService, authority: trustme.CA
+) -> None:
+    """The connection is to an address, the certificate is for a name: another name's, the address's own, or one of an
+    authority that nobody trusts is refused with its code, and nothing is sent."""
+    name = "hooks.example"
+    refused = {
+        "another name": server_context(authority, "other.example"),
+        "the address": server_context(authority, "127.0.0.1"),
+        "an unknown authority": server_context(trustme.CA(), name),
+    }
+    right = server_context(authority, name)
+    asked: list[str | None] = []
+    right.sni_callback = lambda _socket, host, _context: asked.append(host)
+    async with sending(pool, dsn, resolve=loopback, webhook_retry_seconds="0.01"):
+        for what, context in refused.items():
+            async with receiving(tls=context) as receiver:
+                made = await service.add("app", f"https://{name}:{receiver.port}/hook")
+                found = await ended(service, await service.ping("app", made.endpoint.id))
+                expected = ("failed", 2, None, "tls")
+                assert (found.status, found.attempts, found.response_status, found.error_code) == expected, what
+                assert receiver.received == [], what
+        async with receiving(tls=right) as receiver:
+            made = await service.add("app", f"https://{name}:{receiver.port}/hook")
+            found = await ended(service, await service.ping("app", made.endpoint.id))
+            assert (found.status, found.response_status, found.error_code) == ("delivered", 204, None)
+            [received] = receiver.received
+            received.verify(made.secret)
+            assert received.headers["host"] == f"{name}:{receiver.port}"
+    # A server of many names chooses its certificate by this one.
+    assert asked == [name]
+
+
+async def test_a_name_beyond_ascii_is_resolved_and_checked_as_the_url_writes_it(authority: trustme.CA) -> None:
+    """Former rules turn the letters of ``xn--strae-oqa`` into those of another name, which may be somebody else's."""
+    name, former = "xn--strae-oqa.example", "strasse.example"
+    looked_up: list[str] = []
+
+    async def resolve(host: str, _port: int) -> Sequence[str]:
+        looked_up.append(host)
+        return ["127.0.0.1"]
+
+    allowed = addresses.parse_networks(LOOPBACK)
+    for certified, expected in ((former, Answer(error_code="tls")), (name, Answer(204))):
+        async with receiving(tls=server_context(authority, certified)) as receiver:
+            url = f"https://{name}:{receiver.port}/"
+            found = await post(url, {}, b"{}", timeout_seconds=WAIT_SECONDS, allowed=allowed, resolve=resolve)
+            assert (found, len(receiver.received)) == (expected, int(expected.status == 204))
+    assert looked_up == [name, name]
+
+
+async def test_a_receiver_on_an_address_needs_a_certificate_for_it(authority: trustme.CA) -> None:
+    """By number there is no name to check: the certificate has to be for the address."""
+    allowed = addresses.parse_networks(LOOPBACK)
+    for certified, expected in (("hooks.example", Answer(error_code="tls")), ("127.0.0.1", Answer(204))):
+        async with receiving(tls=server_context(authority, certified)) as receiver:
+            url = f"https://127.0.0.1:{receiver.port}/"
+            assert await post(url, {}, b"{}", timeout_seconds=WAIT_SECONDS, allowed=allowed) == expected
 
 
 # Endpoints

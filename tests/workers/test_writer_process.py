@@ -326,6 +326,15 @@ async def test_a_full_disk_and_exhausted_connections_are_named(
                 assert (health.status_code, health.json()["database"]) == (503, "disk full")
 
                 await conn.execute("ALTER ROLE crowded NOSUPERUSER CONNECTION LIMIT 0")
+                await conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'crowded'")
+
+                async def is_refused_as_exhausted() -> bool:
+                    # A connection whose end it has not noticed may be used once more: that call's database was lost.
+                    refused = await client.get(PATH)
+                    assert (refused.status_code, "retry-after" in refused.headers) == (503, True)
+                    return problem(refused)["type"] == "/problems/connections-exhausted"
+
+                await until(is_refused_as_exhausted, "its pool is empty, and no connection can be opened")
 
                 async def is_exhausted() -> bool:
                     return (await client.get("/health")).json()["database"] == "exhausted"

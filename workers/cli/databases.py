@@ -26,7 +26,7 @@ from pulse.errors import InvalidInputError
 from pulse.extras import install_command
 from workers import migrate, redactors, settings
 from workers.cli import interrupts, rows
-from workers.cli.options import APP_MAY_BE_SET_UP, APP_READ, USER_READ
+from workers.cli.options import APP_MAY_BE_LOGGED, APP_MAY_BE_SET_UP, APP_READ, USER_READ
 from workers.embedded import binaries, keeper
 from workers.embedded.server import EmbeddedServer
 from workers.settings import Settings, SettingsError
@@ -189,6 +189,8 @@ async def _check_names(pool: Pool) -> None:
             )
         return
     if context.meta.get(APP_MAY_BE_SET_UP) and await rows.is_set_up(pool, app):
+        return
+    if context.meta.get(APP_MAY_BE_LOGGED) and await rows.is_logged(pool, app):
         return
     known = await rows.apps(pool)
     near = difflib.get_close_matches(app, known, n=3, cutoff=0.5) or known[:APPS_SHOWN_MAX]

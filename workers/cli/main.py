@@ -58,7 +58,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "pulse": "Run the autonomic layer; stage, promote and roll back its rules.",
         "mcp": "Serve a user's memory to an MCP client on standard input and output.",
         "move": "Move an app to another cell, an installation with its own database.",
-        "status": "Show what runs, what waits, and what failed.",
+        "status": "Show which roles run, which jobs wait, and what failed.",
         "doctor": "Check the installation, and name the fix for each problem.",
         "migrate": "Bring the database to this program's schema.",
         "grant-roles": "Create roles of PostgreSQL with the least that each process needs.",

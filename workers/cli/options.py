@@ -25,8 +25,10 @@ def json_option(function: Function) -> Function:
 APP_READ = "workers.cli.app_read"
 #: There: the user that it reads, of whom the app must hold something.
 USER_READ = "workers.cli.user_read"
-#: There: the app counts as existing with keys, webhooks, tools, instructions or corpora alone.
+#: There: the app counts as existing with keys, webhooks, tools, instructions, corpora or styles of facts alone.
 APP_MAY_BE_SET_UP = "workers.cli.app_may_be_set_up"
+#: There: the app counts as existing with entries of the audit log alone.
+APP_MAY_BE_LOGGED = "workers.cli.app_may_be_logged"
 
 
 def known_app(context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
@@ -47,6 +49,12 @@ def known_or_set_up_app(context: click.Context, option: click.Parameter, value: 
     """As `known_app`, for what is made before an app's first session."""
     context.meta[APP_MAY_BE_SET_UP] = True
     return known_app(context, option, value)
+
+
+def known_or_logged_app(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """As `known_or_set_up_app`, for what stays of an app when all else of it is gone."""
+    context.meta[APP_MAY_BE_LOGGED] = True
+    return known_or_set_up_app(context, option, value)
 
 
 _CALLBACKS = {"app": known_app, "user": known_user}

@@ -43,6 +43,11 @@ SELECT EXISTS (SELECT FROM threads WHERE app_name = $1 AND user_id = $2)
 SELECT EXISTS (SELECT FROM api_keys WHERE app_name = $1) OR EXISTS (SELECT FROM webhook_endpoints WHERE app_name = $1)
     OR EXISTS (SELECT FROM tools WHERE app_name = $1)
     OR EXISTS (SELECT FROM instructions WHERE app_name = $1) OR EXISTS (SELECT FROM corpus WHERE app_name = $1)
+    OR EXISTS (SELECT FROM fact_styles WHERE app_name = $1)
+
+-- name: is_logged
+-- app
+SELECT EXISTS (SELECT FROM audit_log WHERE app_name = $1)
 
 -- name: apps
 SELECT DISTINCT app_name FROM (

@@ -115,7 +115,7 @@ async def has_app(pool: Pool, app: str) -> bool:
 
 
 async def is_set_up(pool: Pool, app: str) -> bool:
-    """Return whether an app has what is made before its first session: keys, webhooks, tools, instructions, corpora.
+    """Return whether an app has what is made before its first session: keys, webhooks, tools, instructions and so on.
 
     A login that may not read all of these, such as a reader's, cannot tell that the app lacks them: it has them.
     """
@@ -125,6 +125,11 @@ async def is_set_up(pool: Pool, app: str) -> bool:
         return bool(await _STATEMENTS.fetchval(pool, "is_set_up", app))
     except asyncpg.InsufficientPrivilegeError:
         return True
+
+
+async def is_logged(pool: Pool, app: str) -> bool:
+    """Return whether the audit log has an entry of an app."""
+    return bool(await _STATEMENTS.fetchval(pool, "is_logged", app))
 
 
 async def has_user(pool: Pool, app: str, user: str) -> bool:

@@ -24,7 +24,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from workers.embedded import binaries, folders
 from workers.embedded.binaries import EmbeddedServerError, ServerUser
@@ -86,11 +86,17 @@ class EmbeddedServer:
         return self._running().pid
 
     def owns(self, dsn: str) -> bool:
-        """Whether an address is this server's, of this start or an earlier one: no other server has its password."""
+        """Whether an address is that of this server's database, of this start or an earlier one.
+
+        No other server has its password. Another database of this server is not the one that `dsn` names.
+        """
         try:
-            return urlsplit(dsn).password == self._password_path.read_text(encoding="ascii").strip()
+            given = urlsplit(dsn)
+            password = self._password_path.read_text(encoding="ascii").strip()
         except (OSError, ValueError):
             return False
+        (named,) = parse_qs(given.query).get("dbname", [unquote(given.path).removeprefix("/")])[-1:]
+        return given.password == password and named == DATABASE
 
     def start(self) -> str:
         """Start the server or join the running one, wait until it accepts connections, and return its dsn.

@@ -74,7 +74,9 @@ async def _post(
     resolve: addresses.Resolve,
 ) -> Answer:
     port = url.port or PORTS[url.scheme]
-    found = addresses.check(await resolve(url.host, port), allowed)
+    # As it is written: `url.host` is decoded, and what encodes that again, by other rules, may name another host.
+    host = url.raw_host.decode("ascii")
+    found = addresses.check(await resolve(host, port), allowed)
     if not found:
         return Answer(error_code="name")
     if url.scheme == "http" and not all(addresses.is_in(each, allowed) for each in found):
@@ -92,7 +94,7 @@ async def _post(
                 url.copy_with(host=str(address)),
                 content=body,
                 headers={**headers, "Host": url.netloc.decode()},
-                extensions={"sni_hostname": url.host},
+                extensions={"sni_hostname": host},
             )
             try:
                 response = await client.send(request, stream=True)

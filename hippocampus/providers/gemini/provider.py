@@ -183,6 +183,8 @@ class GeminiGenerator(StructuredGenerator):
 class GeminiEmbedder(ChunkedEmbedder):
     """Vectors from Gemini. They are L2-normalised here, since the API normalises those of full length only."""
 
+    is_paid = True
+
     def __init__(
         self,
         connection: GeminiConnection,

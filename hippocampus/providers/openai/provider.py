@@ -193,6 +193,8 @@ class OpenAIGenerator(JsonGenerator):
 class OpenAIEmbedder(ChunkedEmbedder):
     """Vectors by embeddings, L2-normalised here: not every server does it."""
 
+    is_paid = True
+
     def __init__(
         self,
         connection: HttpConnection,

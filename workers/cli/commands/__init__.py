@@ -1,1 +1,1 @@
-"""The commands: one file a noun."""
+"""The commands: one file per noun."""

@@ -11,6 +11,7 @@ import click
 from pulse.audit import Act, AuditLog
 from workers.cli import databases, output
 from workers.cli.groups import Listing
+from workers.cli.options import known_or_logged_app
 from workers.cli.paging import Paged, PageOptions, page_options
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def command() -> None:
 
 
 @command.command("list", epilog="Example:  hippocampus audit list --actor cli:root")
-@click.option("--app", help="Only of this app, and of every app.")
+@click.option("--app", callback=known_or_logged_app, help="Only of this app, and of every app.")
 @click.option("--action", help="Only this action, such as key_created.")
 @click.option("--actor", help="Only of this actor, such as key:3k9q0c7vw2ab.")
 @page_options(100)
@@ -45,7 +46,7 @@ def list_(app: str | None, action: str | None, actor: str | None, options: PageO
 
 
 @command.command("export", epilog="Example:  hippocampus audit export > audit.jsonl")
-@click.option("--app", help="Only of this app, and of every app.")
+@click.option("--app", callback=known_or_logged_app, help="Only of this app, and of every app.")
 def export(app: str | None) -> None:
     """Write every entry as a line of JSON, the newest first."""
 

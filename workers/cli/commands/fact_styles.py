@@ -11,7 +11,7 @@ from hippocampus.facts.ledger import FactLedger, KeyStyle
 from hippocampus.records import FactType
 from pulse.names import EVERY_APP
 from workers.cli import databases, output
-from workers.cli.options import json_option
+from workers.cli.options import json_option, known_or_set_up_app
 from workers.cli.paging import Paged, PageOptions, page_options
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _app_option = click.option(
 
 
 @click.command("styles", epilog="Example:  hippocampus facts styles --app shop")
-@click.option("--app", help="Only of this app and of '*'; by default of every app.")
+@click.option("--app", callback=known_or_set_up_app, help="Only of this app and of '*'; by default of every app.")
 @page_options(100)
 def styles(app: str | None, options: PageOptions) -> None:
     """List the keys with a style of their own: one value (profile) or several (collection)."""

@@ -64,7 +64,7 @@ class _Status:
 @watch_options
 @json_option
 def command(watch: Watch, as_json: bool) -> None:
-    """Show which roles run, what waits and for how long, what failed, what is not consolidated, what models cost.
+    """Show which roles run, how many jobs wait and how long, what failed, what is not consolidated, what models cost.
 
     A role runs if it reported within the last minute. With --watch the screen is refreshed until Ctrl-C, which ends it
     with exit code 0; a pipe gets one block after another.
