@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,13 @@ def test_the_first_lines_of_code_print_what_the_readme_shows(dsn: str, home: Pat
     )
     assert not done.stderr, done.stderr[-1500:]
     assert done.stdout == block("text")
+
+
+def test_the_first_lines_of_code_follow_the_name_of_the_distribution_and_where_their_address_comes_from() -> None:
+    before = README.partition("```python")[0].partition("## In your agent")[2]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"`{project['name']}`" in before
+    assert "`DATABASE_URL` that `make run` prints" in before
 
 
 def test_the_first_lines_of_code_print_nothing_else_at_a_prompt(dsn: str, home: Path) -> None:
