@@ -14,12 +14,12 @@ import asyncio
 import os
 import re
 import sys
+from uuid import uuid4
 
-from hippocampus import ContextAssembler, LocalEmbedder, format_items
-from pulse import Event, OpenSessionService, create_pool
+from hippocampus import Hippocampus
 
 APP = "agent-loop"
-COMMON = set("the and for are was does did what where when who how which you your user model can have has".split())
+COMMON = set("the and for are was does did what where when who how which you your user assistant can have has".split())
 INSTRUCTIONS = "You are a helpful assistant. Use what you know of the user."
 
 
@@ -40,27 +40,18 @@ def words_of(text: str) -> set[str]:
 
 
 async def talk(user: str) -> None:
-    """One session: each turn is stored, answered from a packed context, and stored again."""
-    async with await create_pool(os.environ["DATABASE_URL"]) as pool:
-        sessions = OpenSessionService(pool)
-        assembler = ContextAssembler(pool, LocalEmbedder(), language="en")
-        session = await sessions.create_session(APP, user)
+    """One session: each message is answered from a packed context, and stored with its answer."""
+    session = str(uuid4())
+    async with Hippocampus(os.environ["DATABASE_URL"], app=APP, language="en") as memory:
         while message := (await asyncio.to_thread(sys.stdin.readline)).strip():
-            window = await assembler.assemble(
-                app_name=APP,
-                user_id=user,
-                session_id=session.id,
-                query=message,
-                system_prompt=INSTRUCTIONS,
-                max_tokens=2000,
-            )
-            await sessions.append_event(session, Event(author="user", content={"text": message}))
-            reply = answer(format_items(window.items, window.language), message)
-            await sessions.append_event(session, Event(author="model", content={"text": reply}))
+            window = await memory.context(user, message, session=session, system_prompt=INSTRUCTIONS, max_tokens=2000)
+            reply = answer(window.text, message)
+            said = [{"role": "user", "content": message}, {"role": "assistant", "content": reply}]
+            await memory.add(user, said, session=session)
             print(reply, flush=True)
-        # The session has ended: memories and facts are extracted from it.
-        await sessions.finalize_session(APP, user, session.id)
-        await sessions.close()
+        if await memory.sessions.get_session(APP, user, session) is not None:
+            # The session has ended: workers extract memories and facts from it now, not after its idle time.
+            await memory.sessions.finalize_session(APP, user, session)
 
 
 if __name__ == "__main__":

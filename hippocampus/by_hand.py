@@ -101,8 +101,8 @@ class MemoryEditor:
     ) -> Edit:
         """Remember a memory or a fact of a user, whether or not a turn says so.
 
-        A fact replaces what held under its key, whose history stays; stated again, it is unchanged. A memory with a
-        name replaces the one of that name, or what corrected it; without, each call makes a new one.
+        A fact replaces what held under its key, whose history stays. A memory with a name replaces the one of that
+        name, or what corrected it. What is remembered again as it is stored is unchanged.
         """
         check_owner(app_name, user_id)
         _check(app_name, user_id, by)
@@ -111,9 +111,10 @@ class MemoryEditor:
             return await self._write(app_name, user_id, by, _inputs(what, styles))
         given = GivenMemory(content=what) if isinstance(what, str) else what
         given = replace(given, metadata={**given.metadata, "source": _PROVENANCE, "by": by or ""})
-        row = memory_row(app_name, user_id, given)
-        held: UUID = await _STATEMENTS.fetchval(self._pool, "write_memory", app_name, user_id, by, row)
-        return Edit(kind="memory", ids=(held,), changed=True)
+        named_id, *rest = memory_row(app_name, user_id, given)
+        row = (None if given.name is None else named_id, *rest)
+        (held,) = await _STATEMENTS.fetch(self._pool, "write_memory", app_name, user_id, by, row)
+        return Edit(kind="memory", ids=(held["memory_id"],), changed=held["is_changed"])
 
     async def correct(self, app_name: str, user_id: str, target: UUID, new: Any, *, by: str | None = None) -> Edit:
         """Replace what a memory says, or the value of a fact from now on. The former stays in the history.

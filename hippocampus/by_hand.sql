@@ -15,9 +15,9 @@ LIMIT 1
 SELECT fact_id, outcome FROM write_facts_by_hand($1, $2, $3, $4, $5::fact_input[], false, $6, $7)
 
 -- name: write_memory
--- app, user, by, memory; the id of the memory that holds it
+-- app, user, by, memory, whose id is null if it has no name; the id of the memory that holds it, and whether it is new
 -- redacts: $4 of app $1
-SELECT remember_by_hand($1, $2, $3, $4::given_memory)
+SELECT memory_id, is_changed FROM write_memory_by_hand($1, $2, $3, $4::given_memory)
 
 -- name: correct_memory
 -- app, user, by, id, new words; the id of the memory that holds them

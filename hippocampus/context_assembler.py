@@ -37,7 +37,7 @@ from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_argum
 from hippocampus.text.languages import Language
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
 from pulse import gc_pause
-from pulse.errors import InvalidInputError
+from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.postgres.statements import Statements, without_secrets
 from pulse.tracing.manager import spanned
 
@@ -139,11 +139,13 @@ class ContextAssembler:
         documents: DocumentPart | None = None,
         asked_at: datetime | None = None,
         time_zone: str | None = None,
+        may_be_new: bool = False,
     ) -> ContextWindow:
         """Assemble the window for the next turn of a session.
 
         Args:
             session_id: whose newest turns are the history; None: no history.
+            may_be_new: a session that does not exist has no turns yet; otherwise it is an error.
             query: what is searched for, usually the user's last message. Blank: nothing is searched, the window holds
                 the facts of highest confidence, the newest summaries and the history.
             query_embedding: the query's vector, by the model that `embedding_model` names; None: the embedder makes it.
@@ -170,7 +172,7 @@ class ContextAssembler:
             CorpusNotFoundError: `documents` names a corpus that is not there for the user.
             ContextBudgetError: the system prompt alone is over the budget.
             EmbeddingDimensionError: the vector has other dimensions than the stored ones of its model, or too many.
-            SessionNotFoundError: no such session for this app and user.
+            SessionNotFoundError: no such session for this app and user, and it may not be new.
         """
         candidates, instructions, found = await self._find(
             app_name,
@@ -182,6 +184,7 @@ class ContextAssembler:
             max_tokens,
             language,
             moment_asked(asked_at, time_zone),
+            may_be_new=may_be_new,
         )
         if profile or stable:
             candidates = await self._with_profile(candidates, found, app_name, user_id)
@@ -245,6 +248,8 @@ class ContextAssembler:
         max_tokens: int | None,
         language: Language | None,
         asked: datetime,
+        *,
+        may_be_new: bool = False,
     ) -> tuple[Candidates, list[str], _Found]:
         """Check the arguments and fetch the candidates, in one statement."""
         budget = self._max_tokens if max_tokens is None else _checked_budget(max_tokens)
@@ -258,18 +263,19 @@ class ContextAssembler:
         if text:
             vector, degraded = await self._search.embed_query(text, query_embedding, app_name=app_name)
         limits = limits_of(budget)
-        rows = await _STATEMENTS.fetch(
-            self._reads,
-            "context_candidates",
-            app_name,
-            user_id,
-            session_id,
+        asks = (
             text,
             vector,
             model,
             *limits._replace(passages=self._reranking.depth(limits.passages)),
             *cue_arguments(text, asked),
         )
+        try:
+            rows = await self._candidate_rows(app_name, user_id, session_id, *asks)
+        except SessionNotFoundError:
+            if not may_be_new:
+                raise
+            rows = await self._candidate_rows(app_name, user_id, None, *asks)
         if language is None:
             language = language_of_rows(rows, text)
         with gc_pause.paused():
@@ -294,6 +300,9 @@ class ContextAssembler:
             found_rows = [*(ranked.results if ranked.is_reranked else ()), *rows]
             candidates = read_candidates(found_rows, language, found.zone)
         return candidates, rows[0]["instructions"] or [], found
+
+    async def _candidate_rows(self, *arguments: Any) -> list[Any]:
+        return await _STATEMENTS.fetch(self._reads, "context_candidates", *arguments)
 
     async def without_secrets(self, app_name: str, texts: Sequence[str]) -> list[str]:
         """Return what may be sent to a model of texts; see `pulse.postgres.statements.without_secrets`."""

@@ -416,7 +416,8 @@ class Hippocampus:
 
         Args:
             query: what is searched for, usually the user's last message.
-            session: whose newest messages are the history; None: no history.
+            session: whose newest messages are the history; None, and a session that `add` has not created yet: no
+                history.
             system_prompt: begins the window, whole.
             language: of headers and labels; None: the object's.
             template: plain, markdown, xml, messages (then `ContextWindow.messages` is the prompt), or your own.
@@ -432,7 +433,6 @@ class Hippocampus:
             CorpusNotFoundError: there is no corpus of one of the names.
             ContextBudgetError: the system prompt alone is over the budget.
             InvalidInputError: the session is blank, or an argument is out of its bounds.
-            SessionNotFoundError: the user has no such session.
         """
         return await self.assembler.assemble(
             app_name=self.app,
@@ -448,6 +448,7 @@ class Hippocampus:
             documents=self.knowledge.part(documents, corpora=corpora, roles=roles) if documents else None,
             asked_at=asked_at,
             time_zone=time_zone,
+            may_be_new=True,
         )
 
     async def profile(

@@ -8,7 +8,7 @@ import json
 import re
 import socket
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg
 import structlog
@@ -372,12 +372,22 @@ def unreachable(dsn: str, error: BaseException) -> DatabaseUnreachableError:
         advice = (
             "Every connection that it allows is in use: lower HIPPOCAMPUS_DATABASE_POOL_SIZE or raise max_connections."
         )
+    folder = _socket_folder(dsn)
+    if folder and isinstance(error, FileNotFoundError | ConnectionRefusedError):
+        reason = f"no server listens at the socket in {folder}"
+        advice = "Start it: `hippocampus up` starts the embedded one, and prints its address."
     if "://" in dsn and not dsn.startswith(("postgresql://", "postgres://")):
         advice = (
             "Write its address (by default DATABASE_URL) as postgresql://user:password@host:port/name, without the name"
             " of a driver."
         )
     return DatabaseUnreachableError(f"PostgreSQL at {describe(dsn)} can't be used: {reason}. {advice}")
+
+
+def _socket_folder(dsn: str) -> str | None:
+    """Return the folder of the Unix socket that an address names in place of a host; None: it names none."""
+    host = parse_qs(urlsplit(dsn).query).get("host", [""])[0] if _ADDRESS.fullmatch(dsn) else ""
+    return host if host.startswith("/") else None
 
 
 def describe(dsn: str) -> str:

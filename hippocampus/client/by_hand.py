@@ -25,7 +25,7 @@ class ByHandCalls(Calls):
     async def remember(
         self, user_id: str, content: str, *, by: str | None = None, **more: Unpack[WrittenMemoryOptions]
     ) -> Edit:
-        """Store a memory that a person wrote; with a name, in place of the one of that name."""
+        """Store a memory that a person wrote, once; with a name, in place of the one of that name."""
         body = plain({"content": content, "by": by, **more})
         return pick(Edit, await self._call("POST", self._user(user_id, "memories"), json=body))
 

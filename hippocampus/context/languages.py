@@ -29,10 +29,19 @@ HEADERS: Mapping[Language, Mapping[Section, str]] = {
     },
 }
 
-#: The names of roles. English has none: the stored names are English.
+
+def _speakers(user: str, assistant: str, tool: str) -> Mapping[str, str]:
+    """Return the names of roles by the names that sessions, frameworks and transcripts give them, in lower case."""
+    return {
+        **dict.fromkeys(("user", "用户"), user),
+        **dict.fromkeys(("model", "agent", "assistant", "助手"), assistant),
+        **dict.fromkeys(("tool", "工具"), tool),
+    }
+
+
 _SPEAKERS: Mapping[Language, Mapping[str, str]] = {
-    "zh": {"user": "用户", "model": "助手", "agent": "助手", "assistant": "助手", "tool": "工具"},
-    "en": {"用户": "user", "助手": "assistant", "工具": "tool"},
+    "zh": _speakers("用户", "助手", "工具"),
+    "en": _speakers("user", "assistant", "tool"),
 }
 #: The names of fact types.
 _FACT_KINDS: Mapping[Language, Mapping[str, str]] = {

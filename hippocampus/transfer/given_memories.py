@@ -42,7 +42,8 @@ class GivenMemory:
     """A memory that the caller wrote.
 
     Attributes:
-        name: giving the same name again replaces the memory; None makes a new one each time.
+        name: giving the same name again replaces the memory; None makes a new one each time, except that
+            `Hippocampus.remember` stores the same memory once.
         importance: decides its initial score; see `hippocampus.memory_types`.
         occurred_at: the time that it is about; None: now.
     """

@@ -130,7 +130,7 @@ class Notifier:
         try:
             await _STATEMENTS.execute(self._pool, "notify", payloads, list(shared), list(shared.values()))
         except (PulseError, *FAULTS) as error:
-            # The events are committed: listeners find them by their poll.
+            # The events are committed: listeners find them by polling.
             _log.warning("notify_failed", threads=len(payloads), error=type(error).__name__)
 
 

@@ -220,16 +220,39 @@ BEGIN
 END
 $$;
 
--- Stores a memory that a person wrote, and returns its id. One of the same name is replaced: if it was corrected, the
--- correction is, and its history stays; if it was archived, it is restored first. Its name may have been erased: it is
--- written again.
-CREATE OR REPLACE FUNCTION remember_by_hand(p_app_name text, p_user_id text, p_by text, p_memory given_memory) RETURNS uuid
+-- Whether a memory is, by hand and word for word, what is given; who wrote, corrected or confirmed it does not matter.
+CREATE OR REPLACE FUNCTION is_as_given(m memories, p_memory given_memory) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SET search_path FROM CURRENT
+AS $$
+    SELECT m.memory_type = 'semantic' AND m.content = p_memory.content AND m.initial_score = p_memory.initial_score
+           AND coalesce(m.occurred_at = p_memory.occurred_at, true)
+           AND m.metadata - c.others = p_memory.metadata - c.others
+    FROM (SELECT '{by,corrects,confirmed_by,confirmed_at,put_away_by}'::text[] AS others) AS c
+$$;
+
+-- Stores a memory that a person wrote. One of the same name is replaced: if it was corrected, the correction is, and its
+-- history stays; if it was archived, it is restored first. Its name may have been erased: it is written again. One without
+-- a name has the id NULL. is_changed: false if the user has this memory already, which is then as it was.
+CREATE OR REPLACE FUNCTION write_memory_by_hand(p_app_name text, p_user_id text, p_by text, p_memory given_memory)
+RETURNS TABLE (memory_id uuid, is_changed boolean)
 LANGUAGE plpgsql SET search_path FROM CURRENT
 AS $$
 DECLARE
+    v_held      uuid;
     v_corrected uuid;
 BEGIN
     PERFORM lock_user_memory(p_app_name, p_user_id);
+    IF p_memory.id IS NULL THEN
+        SELECT m.id INTO v_held FROM memories AS m
+        WHERE m.app_name = p_app_name AND m.user_id = p_user_id AND m.content = p_memory.content
+          AND is_as_given(m, p_memory)
+        ORDER BY m.id LIMIT 1;
+        IF FOUND THEN
+            RETURN QUERY SELECT v_held, false;
+            RETURN;
+        END IF;
+        p_memory.id := new_id();
+    END IF;
     DELETE FROM memory_tombstones WHERE id = p_memory.id AND app_name = p_app_name AND user_id = p_user_id;
     IF EXISTS (SELECT FROM memories_archive AS a
                WHERE a.id = p_memory.id AND a.app_name = p_app_name AND a.user_id = p_user_id) THEN
@@ -245,18 +268,22 @@ BEGIN
             SELECT w.id, w.is_stored FROM corrections AS c JOIN written AS w ON w.corrects = c.id
         )
         SELECT c.id INTO v_corrected FROM corrections AS c WHERE c.is_stored ORDER BY c.id DESC LIMIT 1;
-        IF v_corrected IS NULL THEN
-            PERFORM restore_memories(p_app_name, p_user_id, ARRAY[p_memory.id]);
-        ELSE
-            v_corrected := correct_memory_by_hand(p_app_name, p_user_id, p_by, v_corrected, p_memory.content);
-            UPDATE memories SET
-                metadata = p_memory.metadata || jsonb_build_object('corrects', metadata -> 'corrects'),
-                initial_score = p_memory.initial_score, occurred_at = coalesce(p_memory.occurred_at, engine_now())
-            WHERE id = v_corrected;
-            RETURN v_corrected;
-        END IF;
     END IF;
-    PERFORM give_memories(p_app_name, p_user_id, ARRAY[p_memory]);
-    RETURN p_memory.id;
+    v_held := coalesce(v_corrected, p_memory.id);
+    IF EXISTS (SELECT FROM memories AS m
+               WHERE m.id = v_held AND m.app_name = p_app_name AND m.user_id = p_user_id AND is_as_given(m, p_memory)) THEN
+        RETURN QUERY SELECT v_held, false;
+        RETURN;
+    ELSIF v_corrected IS NULL THEN
+        PERFORM restore_memories(p_app_name, p_user_id, ARRAY[p_memory.id]);
+        PERFORM give_memories(p_app_name, p_user_id, ARRAY[p_memory]);
+    ELSE
+        v_held := correct_memory_by_hand(p_app_name, p_user_id, p_by, v_corrected, p_memory.content);
+        UPDATE memories SET
+            metadata = p_memory.metadata || jsonb_build_object('corrects', metadata -> 'corrects'),
+            initial_score = p_memory.initial_score, occurred_at = coalesce(p_memory.occurred_at, engine_now())
+        WHERE id = v_held;
+    END IF;
+    RETURN QUERY SELECT v_held, true;
 END
 $$;

@@ -370,11 +370,13 @@ RETURN (
 -- A speaker and a type of facts as a window shows them. Equal speaker and fact_kind in hippocampus/context/languages.py.
 CREATE OR REPLACE FUNCTION window_speaker(p_author text, p_language text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN coalesce(CASE p_language
-    WHEN 'zh' THEN CASE lower(btrim(p_author)) WHEN 'user' THEN '用户' WHEN 'tool' THEN '工具' WHEN 'model' THEN '助手'
-                                               WHEN 'agent' THEN '助手' WHEN 'assistant' THEN '助手' END
-    ELSE CASE btrim(p_author) WHEN '用户' THEN 'user' WHEN '助手' THEN 'assistant' WHEN '工具' THEN 'tool' END
-    END, p_author);
+RETURN CASE WHEN lower(btrim(p_author)) IN ('user', '用户')
+                THEN CASE p_language WHEN 'zh' THEN '用户' ELSE 'user' END
+            WHEN lower(btrim(p_author)) IN ('model', 'agent', 'assistant', '助手')
+                THEN CASE p_language WHEN 'zh' THEN '助手' ELSE 'assistant' END
+            WHEN lower(btrim(p_author)) IN ('tool', '工具')
+                THEN CASE p_language WHEN 'zh' THEN '工具' ELSE 'tool' END
+            ELSE p_author END;
 
 CREATE OR REPLACE FUNCTION window_fact_kind(p_fact_type text, p_language text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE

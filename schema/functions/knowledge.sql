@@ -563,6 +563,7 @@ RETURNS TABLE (
     similarity double precision, matched_terms text[], total bigint)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+SET client_min_messages = warning -- as search_memory
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -914,6 +914,8 @@ RETURNS TABLE (
     parts double precision[])
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET jit = off SET work_mem = '32MB'
+-- A query or a time without telling words is the empty tsquery, whose cast is a NOTICE to the client.
+SET client_min_messages = warning
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -66,7 +67,8 @@ def test_the_first_run_shows_everything(first: subprocess.CompletedProcess[str])
     used, budget = map(int, re.search(r"tokens +(\d+) of (\d+)", text).groups())
     assert 0 < used <= budget
     assert "## Conversation history" in text
-    assert re.search(r"archives, if nothing is used: now 0 of \d+", text)
+    assert re.search(r"of the memories that no search or window uses, it archives: now 0 of \d+", text)
+    assert "what is archived can be restored for 90 days; facts stay" in text
     assert re.search(r"metrics +http://127\.0\.0\.1:\d+/metrics", text)
     assert re.search(r"API +http://127\.0\.0\.1:\d+", text)
     assert "\x1b[" not in text
@@ -167,8 +169,9 @@ def test_a_second_run_duplicates_nothing_and_shows_the_same(
     assert cli_process.processes_of(demo_home) == []
 
 
-@pytest.mark.usefixtures("first")
-def test_a_file_after_the_sample_shows_its_own_user_alone(demo_home: Path, tmp_path: Path) -> None:
+def test_a_file_after_the_sample_shows_its_own_user_alone(
+    first: subprocess.CompletedProcess[str], demo_home: Path, tmp_path: Path
+) -> None:
     """The app holds the sample's memories too: they are neither shown nor counted."""
     own = tmp_path / "chats.jsonl"
     own.write_text('{"id": "s1", "user": "ann", "messages": [{"role": "user", "content": "I live in Leeds."}]}\n')
@@ -177,8 +180,15 @@ def test_a_file_after_the_sample_shows_its_own_user_alone(demo_home: Path, tmp_p
     forgetting = _section(done.stdout, "Forgetting, as a dry run")
     mine = json.loads(cli_process.run(demo_home, "memories", "--app", "demo", "--user", "ann", "--json").stdout)
     assert f"now 0 of {len(mine)}," in forgetting[0]
-    assert "I live in Leeds." in forgetting[2]
+    assert "I live in Leeds." in forgetting[3]
     assert not any("Mei" in line for line in forgetting)
+    # What the first run suggested still works, now that there is a second user.
+    suggested = re.findall(r"(?:hippocampus|workers) ((?:search|facts|memories|sessions)\b.*)", first.stdout)
+    assert len(suggested) >= 4
+    assert all("--app demo --user mei" in line for line in suggested)
+    for line in suggested:
+        shown = cli_process.run(demo_home, *shlex.split(line))
+        assert shown.returncode == 0, shown.stderr
 
 
 async def test_a_file_of_another_program_is_read_by_the_options_of_ingest(

@@ -91,6 +91,10 @@ def test_a_shell_evaluates_its_output_and_down_stops_everything(home: Path) -> N
     again = up(home, DATABASE_URL=address)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert "already runs" in again.stderr
+    refused = cli_process.run(home, "up", "--detach", "--agent", "talk=shop.agents:talk", HIPPOCAMPUS_API_PORT="0")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "already runs" in refused.stderr
+    assert "started before this --agent was named: stop it first" in refused.stderr
     foreground = cli_process.run(home, "up")
     assert (foreground.returncode, foreground.stdout) == (1, done.stdout)
     assert "already runs" in foreground.stderr
@@ -179,6 +183,13 @@ def test_a_failing_role_is_an_error_that_leaves_nothing_running(home: Path, dsn:
     assert f"Port {port}" in done.stderr
     assert str(home / "up.log") in done.stderr
     assert cli_process.processes_of(home) == []
+
+
+def test_an_agent_that_cannot_be_imported_is_named_in_sentences(home: Path, dsn: str) -> None:
+    """What follows the error begins a sentence of its own."""
+    done = cli_process.run(home, "up", "--detach", "--agent", "default=nope:x", DATABASE_URL=dsn)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "in the current folder. Nothing is left running." in done.stderr
 
 
 def test_down_stops_an_installation_in_a_terminal_too(home: Path, dsn: str) -> None:

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -83,7 +84,10 @@ def test_a_killed_embedded_database_is_started_again_at_its_address(made_home: P
     home = made_home
     with Running(home, "up", HIPPOCAMPUS_API_PORT="0") as up:
         session = f"{ready(up)}/v1/apps/shop/users/mei/sessions"
-        assert "(`hippocampus up --detach` prints its DATABASE_URL)" in up.lines[-1]
+        up.read_until("export DATABASE_URL=")
+        address = shlex.split(up.lines[-1])[1].removeprefix("DATABASE_URL=")
+        with psycopg.connect(address) as connection:
+            assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)
         assert any(line.startswith("  console   http") for line in up.lines)
         roles = up.children()
         assert httpx.post(session, json={"session_id": "s"}, timeout=WAIT_SECONDS).status_code == 201
@@ -193,14 +197,14 @@ def test_a_role_of_the_procfile_ends_with_its_runner(dsn: str, home: Path) -> No
 
 
 def test_a_terminal_is_shown_the_address_of_the_embedded_database(made_home: Path) -> None:
-    """psql and other programs can use it while the server runs; it is not printed to a pipe."""
+    """psql and other programs can use it while the server runs."""
     reader, writer = pty.openpty()
     shown = ""
     environment = cli_process.environment(made_home, HIPPOCAMPUS_API_PORT="0", COLUMNS="200", NO_COLOR="1")
     process = ForkedProcess("workers", "up", environment=environment, log=writer)
     os.close(writer)
     try:
-        while not (found := re.search(r"DATABASE_URL='([^']+)'", shown)):
+        while not (found := re.search(r"^export DATABASE_URL='([^']+)'", shown, re.MULTILINE)):
             shown += os.read(reader, 65536).decode()
         with psycopg.connect(found[1]) as connection:
             assert connection.execute("SELECT count(*) FROM threads").fetchone() == (0,)

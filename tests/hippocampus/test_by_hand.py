@@ -97,12 +97,46 @@ async def test_a_text_is_remembered_and_found_at_once(memory: Hippocampus) -> No
 
 
 async def test_a_name_makes_it_idempotent(memory: Hippocampus) -> None:
-    """The same name replaces the memory; without one, each call adds one."""
+    """The same name replaces the memory; with the same words, it is unchanged."""
     first = await memory.remember(USER, GivenMemory(content="tea", name="drink"))
     assert await memory.remember(USER, GivenMemory(content="coffee", name="drink")) == first
     assert await memories(memory) == ["coffee"]
-    await memory.remember(USER, "coffee")
-    assert await memories(memory) == ["coffee", "coffee"]
+    again = await memory.remember(USER, GivenMemory(content="coffee", name="drink"), by="bo")
+    assert (again.ids, again.changed) == (first.ids, False)
+
+
+async def test_a_text_that_is_remembered_again_is_stored_once(memory: Hippocampus) -> None:
+    """Whoever writes it, and also if it was confirmed meanwhile."""
+    first = await memory.remember(USER, "Ann likes tea.", by="ann")
+    await memory.confirm(USER, first.ids[0], by="cy")
+    again = await memory.remember(USER, "Ann likes tea.", by="bo")
+    assert (again.ids, again.changed) == (first.ids, False)
+    (corrected,) = (await memory.correct(USER, first.ids[0], "Ann likes mate.")).ids
+    assert (await memory.remember(USER, "Ann likes mate.")).ids == (corrected,)
+    assert await memories(memory) == ["Ann likes mate."]
+
+
+async def test_a_text_is_stored_again_if_it_differs_or_no_longer_holds(memory: Hippocampus) -> None:
+    """For another user, with other metadata, importance or time, or after it was retired."""
+    text = "Ann likes tea."
+    edits = [await memory.remember(USER, text)]
+    await memory.retire(USER, edits[0].ids[0])
+    edits += [
+        await memory.remember(USER, text),
+        await memory.remember("bo", text),
+        await memory.remember(USER, GivenMemory(content=text, metadata={"n": 1})),
+        await memory.remember(USER, GivenMemory(content=text, importance="low")),
+        await memory.remember(USER, GivenMemory(content=text, occurred_at=DAY)),
+    ]
+    assert all(each.changed for each in edits)
+    assert len({each.ids for each in edits}) == 6
+
+
+async def test_a_text_that_several_remember_at_once_is_stored_once(memory: Hippocampus) -> None:
+    """The first call stores it; the others see it."""
+    edits = await asyncio.gather(*(memory.remember(USER, "Ann likes tea.") for _ in range(4)))
+    assert sorted(edit.changed for edit in edits) == [False, False, False, True]
+    assert await memories(memory) == ["Ann likes tea."]
 
 
 async def test_a_corrected_name_that_is_remembered_again_stands_once(memory: Hippocampus) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hippocampus.context.languages import HEADERS, ContextType
+from hippocampus.context.languages import HEADERS, ContextType, speaker
 from hippocampus.context.packing import CUT_MARK, pack, pack_stable
 from hippocampus.context.templates import MARKDOWN, MESSAGES, PLAIN, TEMPLATES, XML, Template
 from hippocampus.context.window import ContextItem, ContextWindow, format_items
@@ -49,7 +49,7 @@ def newest(number: int, text: str, *, author: str = "user", label: str | None = 
     """A turn of the session, of today."""
     metadata = _said(number, "now", author) | {"kind": "user" if author == "user" else "assistant", "is_today": True}
     metadata |= more
-    return ContextItem(context_type="history", content=f"[{label or author}]: {text}", metadata=metadata)
+    return ContextItem(context_type="history", content=f"[{label or speaker(author, 'en')}]: {text}", metadata=metadata)
 
 
 def fact(text: str, key: str = "k", *, label: str = "profile", **more: Any) -> ContextItem:

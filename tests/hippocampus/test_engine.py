@@ -20,6 +20,7 @@ from pulse.errors import (
     InvalidInputError,
     PulseError,
     SessionExistsError,
+    SessionNotFoundError,
 )
 from pulse.events import Event
 from pulse.state_manager import StateManager
@@ -287,7 +288,21 @@ async def test_empty_results_and_replies_are_valid(memory: Hippocampus) -> None:
         ("user", "user_message", "ok"),
     ]
     window = await memory.context("ann", "", session="s")
-    assert "[model]: I won't.\n[user]: ok" in window.text
+    assert "[assistant]: I won't.\n[user]: ok" in window.text
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_the_window_of_a_session_that_does_not_exist_yet_has_no_history(
+    memory: Hippocampus, *, stable: bool
+) -> None:
+    """A loop asks for its context before it adds its first messages: what other sessions say is found."""
+    await memory.add("ann", "I'm allergic to peanuts.", session="monday")
+    window = await memory.context("ann", "peanuts?", session="tuesday", stable=stable)
+    assert "I'm allergic to peanuts." in window.text
+    assert "history" not in {item.context_type for item in window.items}
+    assert await memory.sessions.get_session("shop", "ann", "tuesday") is None
+    with pytest.raises(SessionNotFoundError, match="'tuesday'"):
+        await memory.assembler.assemble(app_name="shop", user_id="ann", session_id="tuesday", query="peanuts?")
 
 
 async def test_a_session_is_named_alike_everywhere(memory: Hippocampus) -> None:

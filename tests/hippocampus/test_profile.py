@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +15,7 @@ from hippocampus.erasure.provenance import provenance
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.text.tokens import count_tokens
 from pulse.errors import InvalidInputError
+from tests.support.paths import ROOT
 from tests.support.queue_claims import work_off
 
 APP, USER = "app", "ann"
@@ -58,6 +60,33 @@ async def test_it_is_what_holds_now_and_leads_to_its_sources(memory: Hippocampus
     assert "Rome" not in (await memory.profile(USER)).text
     await memory.erasure.erase_user(APP, USER)
     assert (await memory.profile(USER)).text == ""
+
+
+async def test_a_statement_of_a_named_author_stands_without_its_key(memory: Hippocampus) -> None:
+    """Its key, mei:rule:…, would say the same again."""
+    talk = ["I'm allergic to peanuts.", "Please always write dates as day and month."]
+    await memory.add(USER, [{"role": "user", "name": "Mei", "content": text} for text in talk], session="s")
+    await memory.sessions.finalize_session(APP, USER, "s")
+    await work_off(memory.pool, MemoryConsolidationWorker(memory.pool, LocalGenerator(), LocalEmbedder()))
+    keys = [fact.key for fact in await memory.memory.list_facts(app_name=APP, user_id=USER)]
+    assert any(key.startswith("mei:rule:") for key in keys), keys
+    page = await memory.profile(USER)
+    assert "peanuts" in page.text
+    assert "day and month" in page.text
+    assert not any(key in page.text for key in keys)
+
+
+async def test_the_sample_of_the_documentation_is_such_a_page(memory: Hippocampus) -> None:
+    """Of facts that were given by key, and of a statement."""
+    sample = re.findall(r"^```text\n(.*?)^```$", (ROOT / "docs" / "answers.md").read_text(), re.MULTILINE | re.DOTALL)
+    for key, value in (("hobbies", ["rowing"]), ("hobbies", ["chess"]), ("home_city", "Lisbon")):
+        await memory.remember(USER, GivenFact(key=key, value=value))
+    await memory.remember(USER, GivenFact(key="allergies", value="peanuts"))
+    await memory.remember(USER, GivenFact(key="never", value="call on Mondays", fact_type="rule"))
+    await memory.remember(USER, "Ann wants to sail around the world.")
+    page = (await memory.profile(USER)).text
+    (shown,) = (each for each in sample if "## About the user" in each)
+    assert shown.partition("## Rules")[2].strip() == page.partition("## Rules")[2].strip()
 
 
 async def test_as_of_shows_what_was_true_then(memory: Hippocampus) -> None:

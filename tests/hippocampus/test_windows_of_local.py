@@ -7,7 +7,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import asyncpg
+import pytest
 
+from hippocampus import Hippocampus
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.context.candidates import limits_of
 from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, day, fact_kind, speaker
@@ -15,7 +17,7 @@ from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact
-from hippocampus.text.languages import language_of
+from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import count_tokens
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
@@ -87,6 +89,19 @@ async def test_the_labels_of_plain_sql_are_those_of_the_program(conn: asyncpg.Co
             assert labels == speaker(name, language), name
         for kind in (*_FACT_KINDS["zh"], "else"):
             assert await conn.fetchval("SELECT window_fact_kind($1, $2)", kind, language) == fact_kind(kind, language)
+
+
+@pytest.mark.parametrize(("language", "label"), [("en", "[assistant]: "), ("zh", "[助手]: ")])
+async def test_the_assistant_has_one_label_whatever_way_its_turns_came(
+    pool: asyncpg.Pool, language: Language, label: str
+) -> None:
+    """The library calls it model, the API as its caller does, a transcript by the name in it."""
+    async with Hippocampus(pool, app="app") as memory:
+        await memory.add("ann", {"role": "assistant", "content": "Noted."}, session="s")
+        for author in ("assistant", "Assistant", "agent", "助手"):
+            await memory.sessions.append("app", "ann", "s", [Event(author=author, content={"text": "Noted."})])
+        window = await memory.context("ann", "", session="s", language=language)
+    assert window.text.splitlines()[1:] == [f"{label}Noted."] * 5
 
 
 #: What was said, what was said later, and a summary of the former that speaks of something else.

@@ -342,6 +342,16 @@ async def test_invalid_request_is_a_problem(
         assert set(response.headers["allow"].split(", ")) == {"GET", "POST"}
 
 
+async def test_a_problem_says_each_thing_once_and_names_no_field_that_it_lacks(
+    client: httpx.AsyncClient, user: str
+) -> None:
+    unknown = problem(await client.post(f"{user}/sessions/nobody/events", json={"events": [say("hello", id="e1")]}))
+    assert unknown["detail"].lower().count("create it first") == 1
+    nothing = problem(await client.post(f"{user}/forget", json={}))
+    assert "errors" not in nothing
+    assert "'errors'" not in nothing["detail"]
+
+
 async def test_session_id_in_use_is_a_conflict(client: httpx.AsyncClient, user: str, session: str) -> None:
     """A second session with the same id is refused, and `*` is not an app."""
     taken = await client.post(f"{user}/sessions", json={"session_id": "s1"})

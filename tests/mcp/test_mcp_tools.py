@@ -33,6 +33,7 @@ from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import ORIGIN, ScriptedAnswerer
 from tests.support.waiting import WAIT_SECONDS
 from workers.mcp.tools import ANSWER_MAX, TEXT_MAX, TOOLS
+from workers.telemetry import discovery
 
 READING = ["search_memory", "get_context", "ask_memory", "search_knowledge", "read_document", "list_facts"]
 READING += ["explain_memory"]
@@ -79,6 +80,7 @@ async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> No
     ]
     async with connected(pool, era=era) as client:
         stored = await answer(client, "add_turns", {"session_id": "s1", "turns": turns, "finalize": True})
+        assert "`hippocampus up --detach`" in stored.pop("hint")
         assert stored == {"session_id": "s1", "version": 1, "appended": 2, "known": 0}
         again = await answer(client, "add_turns", {"session_id": "s1", "turns": turns})
         assert (again["appended"], again["known"]) == (0, 2)
@@ -109,9 +111,19 @@ async def test_a_conversation_becomes_memory(pool: asyncpg.Pool, era: Era) -> No
         assert home["id"] not in [each["id"] for each in (await answer(client, "list_facts"))["facts"]]
 
 
+async def test_stored_turns_come_with_a_hint_while_no_worker_runs(pool: asyncpg.Pool) -> None:
+    """Otherwise facts never appear, and the client cannot know why."""
+    turn = {"session_id": "s1", "turns": [{"role": "user", "text": "I live in Turin."}]}
+    async with connected(pool) as client:
+        await discovery.register(pool, discovery.Target("127.0.0.1", 9000, "writer", 1))
+        assert "No worker runs" in (await answer(client, "add_turns", turn))["hint"]
+        await discovery.register(pool, discovery.Target("127.0.0.1", 9001, "deep_reflection", 2))
+        assert (await answer(client, "add_turns", turn))["hint"] is None
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_named_memory_is_replaced(pool: asyncpg.Pool, era: Era) -> None:
-    """The id stays; without a name each call makes a memory. Another user finds none of them."""
+    """The id stays; without a name, the same words are stored once. Another user finds none of them."""
     async with connected(pool, era=era) as client, connected(pool, "bob", era=era) as other:
         first = await answer(client, "remember", {"content": "She drinks tea.", "name": "drink"})
         second = await answer(
@@ -121,7 +133,7 @@ async def test_a_named_memory_is_replaced(pool: asyncpg.Pool, era: Era) -> None:
         found = (await answer(client, "search_memory", {"query": "drinks", "kinds": ["memory"]}))["results"]
         assert [(each["id"], each["content"]) for each in found] == [(first["id"], "She drinks coffee.")]
         made = [await answer(client, "remember", {"content": "She rows."}) for _ in range(2)]
-        assert made[0] != made[1]
+        assert made[0] == made[1] != first
         assert (await answer(other, "search_memory", {"query": "drinks"}))["results"] == []
         assert await answer(other, "forget_memory", {"memory_id": first["id"]}) == {"forgotten": False}
         assert "no such memory" in await refusal(other, "explain_memory", {"memory_id": first["id"]})
@@ -172,7 +184,7 @@ async def test_every_tool_says_what_it_takes_answers_and_does(pool: asyncpg.Pool
         hints = {name: tool.annotations for name, tool in tools.items()}
         assert {name for name, each in hints.items() if each and each.read_only_hint} == set(READING)
         assert {name for name, each in hints.items() if each and each.destructive_hint} == {"forget_memory"}
-        assert {name for name, each in hints.items() if each and not each.idempotent_hint} == {"remember"}
+        assert all(each and each.idempotent_hint for each in hints.values())
         listed = {tool.name: len(tool.model_dump_json(by_alias=True, exclude_none=True)) for tool in tools.values()}
         # The whole list stays in every conversation: about 4,000 tokens.
         assert sum(listed.values()) < 20_000, listed

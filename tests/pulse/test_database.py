@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+from pathlib import Path
 from typing import Any, cast
 
 import asyncpg
@@ -143,6 +144,16 @@ async def test_an_unreachable_database_is_reported_without_the_password(dsn, cha
         with pytest.raises(DatabaseUnreachableError, match="by default DATABASE_URL") as caught:
             await attempt(change(dsn))
         assert reason in str(caught.value)
+        assert "secret" not in str(caught.value)
+
+
+async def test_the_stopped_server_of_a_socket_is_reported_with_the_command_that_starts_it(tmp_path: Path) -> None:
+    """After `hippocampus down`: the address is still set, the socket is gone."""
+    address = f"postgresql://u:secret@/hippocampus?host={tmp_path}"
+    for attempt in (database.connect, database.create_pool):
+        with pytest.raises(DatabaseUnreachableError) as caught:
+            await attempt(address)
+        assert f"no server listens at the socket in {tmp_path}. Start it: `hippocampus up`" in str(caught.value)
         assert "secret" not in str(caught.value)
 
 

@@ -162,8 +162,9 @@ def test_every_command_and_option_exists(page: Path) -> None:
         assert given <= options | {"--help"}, line
 
 
-def test_the_library_quick_start_prints_what_it_shows(dsn: str, home: Path, tmp_path: Path) -> None:
-    (code,) = blocks("quickstart.md", "python")
+@pytest.mark.parametrize("number", range(2))
+def test_the_library_quick_start_prints_what_it_shows(dsn: str, home: Path, tmp_path: Path, number: int) -> None:
+    code = blocks("quickstart.md", "python")[number]
     script = tmp_path / "quickstart.py"
     script.write_text(code, encoding="utf-8")
     done = subprocess.run(
@@ -173,7 +174,14 @@ def test_the_library_quick_start_prints_what_it_shows(dsn: str, home: Path, tmp_
         text=True,
         check=False,
     )
-    assert (done.stderr, [done.stdout]) == ("", blocks("quickstart.md", "text"))
+    assert (done.stderr, done.stdout) == ("", blocks("quickstart.md", "text")[number])
+
+
+def test_the_quick_start_shows_what_the_readme_promises_of_it() -> None:
+    """Facts, retention and erasure in Python, in twelve lines or fewer."""
+    code = blocks("quickstart.md", "python")[1]
+    assert all(call in code for call in ("list_facts(", "memory.retention.", "erase_user("))
+    assert len([line for line in code.partition("async def main")[2].splitlines() if line]) <= 12
 
 
 @pytest.fixture(scope="module")

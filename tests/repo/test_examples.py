@@ -75,7 +75,7 @@ def test_plain_sql_does_the_same_from_psql(dsn: str) -> None:
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     said = done.stdout.split("== ")
     assert [part.partition("\n")[2].split() for part in said[2:4]] == [["1|1", "2|2"], ["1|f"]]
     assert "message|I am allergic to peanuts.|" in said[4]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,13 @@ def test_the_first_lines_of_code_print_what_the_readme_shows(dsn: str, home: Pat
     assert done.stdout == block("text")
 
 
+def test_the_first_lines_of_code_follow_the_name_of_the_distribution_and_where_their_address_comes_from() -> None:
+    before = README.partition("```python")[0].partition("## In your agent")[2]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"`{project['name']}`" in before
+    assert "`DATABASE_URL` that `make run` prints" in before
+
+
 def test_the_first_lines_of_code_print_nothing_else_at_a_prompt(dsn: str, home: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "asyncio"],
@@ -66,9 +75,11 @@ def test_the_first_lines_of_code_print_nothing_else_at_a_prompt(dsn: str, home: 
 
 
 async def test_what_follows_the_first_lines_of_code_is_true(dsn: str, pool: asyncpg.Pool) -> None:
-    """Passages at once and without a model, a profile once there are facts, which a finalised session has made now."""
-    calls = {name: code for code, name in re.findall(r"`(await memory\.(?:sessions\.)?(\w+)\([^`]*\))`", README)}
-    assert set(calls) == {"finalize_session", "recall", "ask", "profile"}
+    """Passages at once and without a model, a profile once there are facts, which take workers."""
+    calls = {
+        name: code for code, name in re.findall(r"`(await memory\.(?:sessions\.|memory\.)?(\w+)\([^`]*\))`", README)
+    }
+    assert set(calls) == {"finalize_session", "add_session_to_memory", "recall", "ask", "profile"}
 
     async def called(name: str) -> Any:
         return await eval(calls[name].removeprefix("await "), {"memory": memory})
@@ -88,7 +99,13 @@ async def test_what_follows_the_first_lines_of_code_is_true(dsn: str, pool: asyn
             f" has been idle for {deep} minutes"
         ) in README
         await called("finalize_session")
-        assert await work_off(pool, MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder()))
+        assert (await called("profile")).lines == ()
+        waiting = asyncio.create_task(called("add_session_to_memory"))
+        worker = MemoryConsolidationWorker(pool, LocalGenerator(), LocalEmbedder())
+        while not waiting.done():
+            await work_off(pool, worker)
+            await asyncio.wait([waiting], timeout=0.05)
+        assert waiting.result()["status"] == "completed"
         assert "peanuts" in (await called("profile")).lines[0].text
         assert (await called("recall")).startswith("## User preferences")
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact
+from hippocampus.retention import policies
 from hippocampus.retention_manager import MemoryRetentionManager, WeakMemory
 from hippocampus.search import EVERYTHING
 from workers.cli import databases, fact_changes, output, rows
@@ -63,7 +64,6 @@ class NextSteps:
     """What the commands that the demo suggests at its end refer to."""
 
     owner: Owner
-    is_only_owner: bool  # then --app and --user may be left out
     query: str
 
 
@@ -90,7 +90,7 @@ async def write(
     if len(users) > 1:
         page.title(f"What is remembered of {owner.user}, one of the {len(users)} users")
     await _write_summaries(page, service, owner)
-    _write_facts(page, known, await facts.read_turns(pool, known))
+    _write_facts(page, owner, known, await facts.read_turns(pool, known))
     await _write_changes(page, pool, owner)
     queries = samples.SAMPLE_QUERIES if is_sample else _queries(read, known)
     for query in queries[:QUERIES_MAX]:
@@ -99,8 +99,7 @@ async def write(
     last = [session.session_id for session in read.sessions if session.user_id == owner.user][-1]
     await _write_window(page, config, pool, owner, last, asked)
     await _write_retention(page, pool, owner)
-    owners = await rows.owners(pool, None, None, limit=2)
-    return NextSteps(owner, is_only_owner=len(owners) == 1, query=(queries or ("hello",))[0])
+    return NextSteps(owner, query=(queries or ("hello",))[0])
 
 
 def write_worked(page: Page, worked: Worked) -> None:
@@ -137,9 +136,8 @@ def write_farewell(page: Page, config: Settings, steps: NextSteps) -> None:
     page.title("All data is kept. To look again:")
     if config.dsn is None and "home" in config.model_fields_set:
         page.note(f"export HIPPOCAMPUS_HOME={config.home}", style="")
-    owner = "" if steps.is_only_owner else f" --app {steps.owner.app} --user {shlex.quote(steps.owner.user)}"
     for words in (f"search {shlex.quote(steps.query)}", "facts", "memories --type summary", "sessions"):
-        page.note(f"{_program()} {words}{owner}", style="")
+        page.note(f"{_program()} {words} {_named(steps.owner)}", style="")
     page.note(f"{_program()} --help", style="")
 
 
@@ -149,10 +147,10 @@ async def _write_summaries(page: Page, service: OpenMemoryService, owner: Owner)
     page.title(f"Summaries ({len(found)})")
     for each in found[:SUMMARIES_MAX]:
         page.item(output.show_time(each.occurred_at)[:10], each.content)
-    _write_more(page, len(found) - SUMMARIES_MAX, "memories --type summary")
+    _write_more(page, len(found) - SUMMARIES_MAX, "memories --type summary", owner)
 
 
-def _write_facts(page: Page, known: Sequence[Fact], turns: Turns) -> None:
+def _write_facts(page: Page, owner: Owner, known: Sequence[Fact], turns: Turns) -> None:
     page.title(f"Facts ({len(known)}), with their confidence and the turns they come from")
     shown = 0
     for fact_type, name in _FACT_TYPES.items():
@@ -163,7 +161,7 @@ def _write_facts(page: Page, known: Sequence[Fact], turns: Turns) -> None:
             shown += 1
             quoted = [_quote(turn) for turn in facts.quotes(fact, turns)[:1]]
             page.item(f"{fact.confidence:.2f}", output.show_fact(fact.value), *quoted)
-    _write_more(page, len(known) - shown, "facts")
+    _write_more(page, len(known) - shown, "facts", owner)
 
 
 def _quote(turn: SourceTurn) -> str:
@@ -209,7 +207,10 @@ async def _write_window(page: Page, config: Settings, pool: Pool, owner: Owner, 
 
 async def _write_retention(page: Page, pool: Pool, owner: Owner) -> None:
     page.title("Forgetting, as a dry run")
-    page.field("policy", "archives, if nothing is used: " + retention.outlook(await retention.forecast(pool, *owner)))
+    outlook = retention.outlook(await retention.forecast(pool, *owner))
+    page.field("policy", f"of the memories that no search or window uses, it archives: {outlook}")
+    days = (await policies.get_policy(pool, owner.app)).archive_days
+    page.field("", f"a use makes a memory strong again; what is archived can be restored for {days:g} days; facts stay")
     weak = await _weak(pool, owner)
     page.field(
         "stricter",
@@ -243,9 +244,14 @@ def _queries(read: ConversationFile, known: Sequence[Fact]) -> tuple[str, ...]:
     return tuple(clip(text, 80).rstrip("…") for text in texts[:QUERIES_MAX])
 
 
-def _write_more(page: Page, count: int, command: str) -> None:
+def _write_more(page: Page, count: int, command: str, owner: Owner) -> None:
     if count > 0:
-        page.note(f"… and {count} more: {_program()} {command}")
+        page.note(f"… and {count} more: {_program()} {command} {_named(owner)}")
+
+
+def _named(owner: Owner) -> str:
+    """Return the options that name a user, which a command needs once there is another one."""
+    return f"--app {shlex.quote(owner.app)} --user {shlex.quote(owner.user)}"
 
 
 def _program() -> str:

@@ -27,6 +27,8 @@ from pulse.errors import InvalidInputError
 from pulse.http.edge.schemas import Escaped, Id, Name
 from pulse.postgres import cursors
 from workers.mcp.caller import Caller
+from workers.telemetry import overview
+from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 #: Characters of one text in an answer, and of all texts of an answer together: about 10,000 tokens of English.
 TEXT_MAX = 2_000
@@ -36,6 +38,10 @@ TURNS_SHOWN_MAX = 50
 _TURNS_MAX = 200
 _CONTENT_MAX = 10_000
 _TURN_MAX = 100_000
+_NO_WORKER = (
+    "The turns are stored, and found by search. No worker runs that extracts summaries and facts from them:"
+    " `hippocampus up --detach` starts all of them."
+)
 #: Clients give a call about a minute.
 _ANSWER_SECONDS_MAX = 50.0
 
@@ -585,6 +591,7 @@ class TurnsAdded(Answer):
     version: Annotated[int, Field(description="The session's version now.")]
     appended: int
     known: Annotated[int, Field(description="How many the session held already.")]
+    hint: Annotated[str | None, Field(description="What the operator has to do; null: nothing.")] = None
 
 
 async def add_turns(caller: Caller, given: TurnsArguments) -> TurnsAdded:
@@ -604,8 +611,14 @@ async def add_turns(caller: Caller, given: TurnsArguments) -> TurnsAdded:
     if given.finalize:
         await caller.services.sessions.finalize_session(*key)
     session = await caller.services.sessions.get_session(*key, num_recent_events=0)
-    version = 0 if session is None else session.version
-    return TurnsAdded(session_id=added.session_id, version=version, appended=added.added, known=added.known)
+    is_served = await overview.has_workers(caller.services.pool, within_seconds=SEEN_SECONDS_MAX)
+    return TurnsAdded(
+        session_id=added.session_id,
+        version=0 if session is None else session.version,
+        appended=added.added,
+        known=added.known,
+        hint=None if is_served else _NO_WORKER,
+    )
 
 
 class ForgetArguments(Arguments):
@@ -640,9 +653,9 @@ class Tool:
     run: Callable[[Caller, Any], Awaitable[Answer]]
 
 
-def _hints(*, writes: bool = False, destroys: bool = False, repeats: bool = True) -> ToolAnnotations:
+def _hints(*, writes: bool = False, destroys: bool = False) -> ToolAnnotations:
     return ToolAnnotations(
-        read_only_hint=not writes, destructive_hint=destroys, idempotent_hint=repeats, open_world_hint=False
+        read_only_hint=not writes, destructive_hint=destroys, idempotent_hint=True, open_world_hint=False
     )
 
 
@@ -727,7 +740,7 @@ _ALL: Sequence[Tool] = (
         role="append",
         arguments=RememberArguments,
         answer=Remembered,
-        hints=_hints(writes=True, repeats=False),
+        hints=_hints(writes=True),
         run=remember,
     ),
     Tool(

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 #: Rows that a reading of the last hours or days counts at most, of each kind.
 COUNTED_MAX = 200_000
+_CONSOLIDATING = ("fast_replay", "deep_reflection")
 _STATEMENTS = Statements("workers.telemetry", "overview.sql")
 
 
@@ -184,6 +185,11 @@ async def failures(pool: Pool, *, limit: int) -> list[Failures]:
 async def live_processes(pool: Pool, *, within_seconds: float) -> list[Process]:
     """Return the roles' processes that reported within this many seconds."""
     return await _STATEMENTS.fetch_as(Process, pool, "live_processes", within_seconds)
+
+
+async def has_workers(pool: Pool, *, within_seconds: float) -> bool:
+    """Return whether a worker that consolidates sessions reported within this many seconds."""
+    return any(each.role in _CONSOLIDATING for each in await live_processes(pool, within_seconds=within_seconds))
 
 
 async def queues(pool: Pool) -> list[Queue]:

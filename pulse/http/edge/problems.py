@@ -79,7 +79,7 @@ NO_SUCH_AGENT = Kind(
 )
 NO_SUCH_ROUTE = Kind("no-such-route", 404, "There is nothing at this path", "GET /docs lists every route.")
 SESSION_NOT_FOUND = Kind(
-    "session-not-found", 404, "There is no such session", "Create it first, or check the app, the user and the session."
+    "session-not-found", 404, "There is no such session", "Check the app, the user and the session."
 )
 RUN_NOT_FOUND = Kind(
     "run-not-found", 404, "There is no such run", "Start it first, or check the app, the user and the run."
@@ -158,7 +158,7 @@ TOO_MANY_REQUESTS = Kind(
 NOT_JSON = Kind(
     "unsupported-media-type", 415, "The body's type is not JSON", "Send the header 'Content-Type: application/json'."
 )
-INVALID_REQUEST = Kind("invalid-request", 422, "The request is wrong", "Fix what 'detail' and 'errors' name.")
+INVALID_REQUEST = Kind("invalid-request", 422, "The request is wrong", "Nothing was changed: correct it.")
 STATE_TOO_LARGE = Kind(
     "state-too-large", 422, "The state would be over the app's limit", "Remove keys, or keep large values elsewhere."
 )

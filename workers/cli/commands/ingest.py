@@ -167,8 +167,7 @@ def _ingest(request: _Request, report: _Report, rejects: Rejects) -> None:
                     report.done = report.done.plus(one.done)
         finally:
             await service.close()
-        processes = await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
-        report.has_workers = any(each.role in ("fast_replay", "deep_reflection") for each in processes)
+        report.has_workers = await overview.has_workers(pool, within_seconds=SEEN_SECONDS_MAX)
 
     databases.run(work, create=True)
 

@@ -48,9 +48,9 @@ _WIDTH = max(len(role.name) for role in ROLES)
 def command(context: click.Context, detach: bool, agents: tuple[str, ...], claimed: int | None) -> None:
     """Start every role as a process, and stay until Ctrl-C stops everything.
 
-    Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end; a terminal
-    is shown its DATABASE_URL, for psql and for your own programs. The schema is migrated first. A role that dies is
-    started again, and so is the embedded PostgreSQL.
+    Without DATABASE_URL it starts an embedded PostgreSQL below HIPPOCAMPUS_HOME, and stops it at the end; it prints
+    the line that sets DATABASE_URL in a shell, for psql and for your own programs. The schema is migrated first. A
+    role that dies is started again, and so is the embedded PostgreSQL.
 
     With --detach it runs in the background until `hippocampus down`, and logs to up.log below HIPPOCAMPUS_HOME. One
     installation runs below a home: if it runs already, the same line is printed again.
@@ -59,7 +59,7 @@ def command(context: click.Context, detach: bool, agents: tuple[str, ...], claim
     config = settings.load()
     installation = Installation(config.home)
     if detach:
-        click.echo(_detach(config, installation).export)
+        click.echo(_detach(config, installation, agents).export)
         return
     descriptor = installation.claim() if claimed is None else claimed
     if descriptor is not None:
@@ -89,18 +89,15 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
             running.fork_server() as forks,
             databases.opened(config, create=True, keep_seconds=state.grace_seconds) as ready,
         ):
-            # The address holds the password: it is for the person at the terminal, not for a log.
-            where = databases.name_of(config)
-            if databases.is_embedded(config):
-                where = (
-                    f"DATABASE_URL='{ready.dsn}'"
-                    if screen.is_terminal
-                    else f"{where} (`hippocampus up --detach` prints its DATABASE_URL)"
-                )
 
             def note_ready(all_roles: running.Running) -> None:
-                installation.record(descriptor, replace(state, database_url=ready.dsn, api_url=all_roles.api_url))
+                reached = replace(state, database_url=ready.dsn, api_url=all_roles.api_url)
+                installation.record(descriptor, reached)
+                where = databases.name_of(config)
                 screen.print(_addresses(all_roles, where, is_detached=is_detached), soft_wrap=True)
+                # The address holds the password: `up --detach` prints it to its caller, not to the log.
+                if databases.is_embedded(config) and not is_detached:
+                    screen.print(Text(reached.export), soft_wrap=True)
 
             asyncio.run(_stay(screen, ready, asked, note_ready, forks))
     except asyncio.CancelledError:
@@ -141,8 +138,12 @@ async def _stay(
                 screen.print("Stopping…", style="dim")
 
 
-def _detach(config: Settings, installation: Installation) -> State:
-    """Return the installation that runs in the background, started if there is none, once it is ready."""
+def _detach(config: Settings, installation: Installation, agents: tuple[str, ...]) -> State:
+    """Return the installation that runs in the background, started if there is none, once it is ready.
+
+    Raises:
+        click.ClickException: one runs already, on another database or without these agents.
+    """
     while True:
         descriptor = installation.claim()
         if descriptor is not None:
@@ -153,6 +154,11 @@ def _detach(config: Settings, installation: Installation) -> State:
                 raise click.ClickException(
                     f"{_already_running(installation, state)} It works on another database than DATABASE_URL names:"
                     " stop it first, or set HIPPOCAMPUS_HOME to another folder."
+                )
+            if agents:
+                raise click.ClickException(
+                    f"{_already_running(installation, state)} It was started before this --agent was named: stop it"
+                    " first, and run the same command again."
                 )
             click.echo(_already_running(installation, state), err=True)
             return state
@@ -189,14 +195,16 @@ def _start(installation: Installation, descriptor: int) -> State:
         raise
     if state is None:
         failure = settings.SettingsError if process.wait() == exit_codes.USAGE else click.ClickException
-        raise failure(f"{_last_line(installation.log_path)} Nothing is left running. Log: {installation.log_path}")
+        last = _last_line(installation.log_path)
+        raise failure(f"{last} Nothing is left running. Log: {installation.log_path}")
     click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
     return state
 
 
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1].removeprefix("hippocampus: ") if lines else "The program ended without a message."
+    last = lines[-1].removeprefix("hippocampus: ") if lines else "The program ended without a message."
+    return last if last.endswith((".", "!", "?")) else f"{last}."
 
 
 def _already_running(installation: Installation, state: State) -> str:
