@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from hippocampus.providers.local import (
     families,
     families_en,
     families_zh,
+    gifts,
     objects,
     patterns_en,
     patterns_en_life,
@@ -231,8 +232,9 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[Found]
         named: set[str] = set()
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
+        following = _following(sentence, said_clauses, place)
         for stated in of_clause(resolved, chinese=chinese, carried=carried):
-            found = _given(stated, resolved)
+            found = _given(stated, resolved, following)
             known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
                 before = _said_before(read)
@@ -262,28 +264,15 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[Found]
                 whole, end = _completed(stated, place, said_clauses, continued)
                 if whole is None:
                     continue
-                found, consumed = _stayed(whole, resolved), max(consumed, end)
+                found, consumed = _stayed(_given(whole, resolved, following), resolved), max(consumed, end)
                 named.add(found.about or found.object)
                 known = True
                 yield replace(found, name=name)
             if chinese and name and not known and not named:
                 yield from _of_known(name, clause)
         if not chinese:
-            for found in _mentions(clause):
-                if found.object not in named | names and not (found.pattern.topic == "pet" and named):
-                    yield found
+            yield from _mentions(clause, following, named, named | names)
     yield from _named_kin(sentence, read, names, relatives)
-
-
-#: What is bought for somebody else is theirs.
-_GIFT_EN = re.compile(
-    r"\b(?:gifts?|presents?|surprise) for\b|\bas an? (?:[a-z]+ )?(?:gift|present|surprise)\b"
-    r"|\bto give (?:to )?(?:my|our)\b"
-    rf"|\bfor (?:my|our) {patterns_en.KIN_MODIFIER}(?:{people.WHO}|friend|colleague|neighbou?r|teacher)s?\b"
-    rf"(?!'s? (?:room|house|flat|place|wedding)| and (?:me|I)\b)",
-    re.IGNORECASE,
-)
-_BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
 
 
 #: Where somebody is for a while is not their home.
@@ -297,7 +286,7 @@ _STAYS = Pattern("plan", "custom", _STAY_EN, "{clause}", "clause", 0.8)
 
 def _retold(found: Found, pattern: Pattern, clause: str) -> Found:
     """Return what was found as the whole clause, under another pattern; as it was if the clause states nothing."""
-    stated = families.statement(clause, chinese=False)
+    stated = families.statement(clause, chinese=found.chinese)
     return found if stated is None else replace(found, pattern=pattern, object=stated, clause=stated)
 
 
@@ -308,11 +297,29 @@ def _stayed(found: Found, clause: str) -> Found:
     return _retold(found, _STAYS, clause)
 
 
-def _given(found: Found, clause: str) -> Found:
+def _given(found: Found, clause: str, following: str) -> Found:
     """Return what a clause states as an event if it bought something for somebody else: the speaker has it not."""
-    if found.pattern.topic != "owns" or found.chinese or not _GIFT_EN.search(clause):
+    if found.pattern.topic not in _BOUGHT:
         return found
-    return _retold(found, _BOUGHT_FOR, clause)
+    said = gifts.given(clause, following, chinese=found.chinese)
+    return found if said is None else _retold(found, gifts.BOUGHT_FOR, said)
+
+
+_BOUGHT = frozenset(("owns", "pet"))
+
+
+def _following(sentence: Sentence, said: list[str], place: int) -> str:
+    """Return the clause after one, or what its turn goes on with.
+
+    Where another sentence says that a thing is a present, `corrections` ends what the first one stated.
+    """
+    if place + 1 < len(said):
+        return said[place + 1]
+    after = sentence.turn.text.partition(sentence.text)[2].strip()
+    return "" if _PRESENT_EN.search(after) else after
+
+
+_PRESENT_EN = re.compile(r"^[^.!?]*\b(?:gifts?|presents?|surprise|not for me)\b", re.IGNORECASE)
 
 
 def _completed(found: Found, place: int, said: list[str], continued: Mapping[int, str]) -> tuple[Found | None, int]:
@@ -541,11 +548,21 @@ def _is_past_of_another(clause: str) -> bool:
     return any(words.is_past(word) or word.endswith("ed") for word in clause.lower().split()[:4])
 
 
-def _mentions(clause: str) -> Iterator[Found]:
-    """Yield the facts that a clause takes for granted: 'my wife drove' implies a wife."""
+def _mentions(clause: str, following: str, named: Set[str], known: Set[str]) -> Iterator[Found]:
+    """Yield the facts that a clause takes for granted: 'my wife drove' implies a wife.
+
+    Args:
+        following: what goes on to say whether it was bought for somebody else.
+        named: the relatives and animals that the clause was read to be about.
+        known: these, and those whose names its sentence gave.
+    """
     for pattern in patterns_en_life.MENTIONS:
-        if match := pattern.regex.match(clause):
-            yield from _objects(pattern, match, chinese=False)
+        match = pattern.regex.match(clause)
+        if match is None or (pattern.topic in _BOUGHT and gifts.given(clause, following, chinese=False) is not None):
+            continue
+        for found in _objects(pattern, match, chinese=False):
+            if found.object not in known and not (found.pattern.topic == "pet" and named):
+                yield found
 
 
 def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: str = "") -> Iterator[Found]:
