@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from hippocampus.providers.local import patterns_en, patterns_zh
+from hippocampus.providers.local import objects, patterns_en, patterns_zh
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.text import words
 
@@ -200,6 +200,12 @@ _LEAD_ZH = re.compile(
     "|更正一下)(?=[\u4e00-\u9fff\\w])"
 )
 _NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
+#: '两个孩子：乐乐、安安' says what they are called.
+_NAMES_ZH = re.compile(
+    f"(?P<kin>{patterns_zh.COUNT}个(?:孩子|女儿|儿子|小孩|娃|姐姐|妹妹|哥哥|弟弟))[，,：: ]*(?:名字)?(?:分别)?(?:是"
+    f"|叫)?"
+    f"(?={objects.NAME_ZH}(?:[、和跟/]{objects.NAME_ZH})+(?:[。.！!，,]|$))"
+)
 _ME = "(?:我们|咱们|我|咱|俺)"
 _KIN_ZH = (
     f"(?:{patterns_zh.KIN.replace('?P<about>', '?:')}|媳妇儿?|闺女|妈妈?|爸爸?|爹|娘|哥哥?|姐姐?|弟弟?|妹妹?"
@@ -417,8 +423,8 @@ _SPELLING_EN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"\b(?:lil|lil')(?= )", "little"),
         (r"\b(s?he|that|there|who)s\b(?! )?", r"\1's"),
         (
-            r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=in|an?|at|not|going|getting|the|from"
-            r"|working|coming)",
+            r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=(?:in|an?|at|not|going|getting|the|from"
+            r"|working|coming)\b)",
             r"my \1's ",
         ),
         (r"\bguess who(?:'s| has) (?=(?:just |finally )?(?:been|got|bought|passed|moved)\b)", "I've "),
@@ -530,6 +536,15 @@ _ASIDE_EN = re.compile(
 _INTRODUCED_EN = re.compile(
     rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/'"
     rf" -]{{3,40}}){{1,4}}(?=[.!]|$)"
+)
+#: 'the piano and the violin' is one object, not two clauses.
+_AND_THE_EN = re.compile(
+    rf" and the (?=(?:{patterns_en.INSTRUMENTS}|[A-Z]\w+(?: [A-Z]\w+)*)(?:[.,;!]|$| (?:in|too|as|twice|once)\b))"
+)
+#: 'three kids: Mia, Noah and Ben' says what they are called.
+_NAMES_EN = re.compile(
+    rf"\b(?P<who>(?i:kids|children|sons|daughters|boys|girls|twins|sisters|brothers|siblings))(?: ?[:–—(]| -) ?"
+    rf"(?={patterns_en.NAMES}(?:[.,;!)]|$))"
 )
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:as of|since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b"
@@ -670,6 +685,8 @@ def _unquoted(text: str) -> str:
 def _english(text: str, *, speaks: bool) -> Iterator[str]:
     text = _DIAGNOSED_EN.sub("", _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", spelled_out(text))))
     before = ""
+    text = _AND_THE_EN.sub(" and ", text)
+    text = _NAMES_EN.sub(r"\g<who> called ", text)
     text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
         if _REPORTED_EN.search(piece) and _REPORTED_EN.search(_without_tail(piece.rstrip(" .!"))):
@@ -711,6 +728,7 @@ def _chinese(text: str) -> Iterator[str]:
     for spelling, word in _SPELLING_ZH:
         text = spelling.sub(word, text)
     before = ""
+    text = _NAMES_ZH.sub("\\g<kin>叫", text)
     for piece in _SPLIT_ZH.split(_NAMING_ZH.sub("", text)):
         if _REPORTED_ZH.search(piece) or _REQUEST_ZH.search(piece):
             break

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hippocampus.providers.local import patterns_en
 from hippocampus.providers.local.families import family
-from hippocampus.providers.local.patterns_en import DATE, DAYS, MONTH, NAME, OCCUPATION, TIME
+from hippocampus.providers.local.patterns_en import DATE, DAYS, DRUG, MONTH, NAME, OCCUPATION, TIME
 
 _KIN = patterns_en.KIN.replace("?P<about>", "?:")
 _KIN_MORE = (
@@ -49,17 +49,6 @@ _AILING = (
     r"|in a (?:boot|cast|sling|brace|splint)|slipped|fractured?|broken|injured|torn|sprained|twisted|giv(?:es|ing)"
     r" (?:me|out)|went|went again|keeps? me (?:up|awake)|not what (?:it|they)|worn|arthritic|operat\w+|surgery|locks?"
     r"|throbs?|fails?|failing|going)"
-)
-_DRUG = (
-    r"(?:[a-z]{2,}(?:pril|sartan|olol|statin|formin|prazole|cillin|mycin|dipine|oxetine|traline|citalopram|zepam|zolam"
-    r"|parin|thyroxine|purinol|semide|thiazide|gliptin|gliflozin|glutide|profen|tadine|lukast|triptan|dronate|oxaban"
-    r"|tinib|mab|azine|apine|idone|afil|vir|cycline|floxacin|conazole|sone|solone|terol|tropium)s?|insulin|aspirin"
-    r"|paracetamol|adderall|ritalin|concerta|lithium|hrt|melatonin|antidepressants?|antihistamines?|antibiotics"
-    r"|beta ?blockers?|(?:an? )?inhaler|statins?|blood thinners|painkillers|steroids|(?:iron|water|heart|blood"
-    r" pressure"
-    r"|sleeping|thyroid|migraine|arthritis) (?:tablets?|pills?|meds)|vitamin [a-z]\d*|the pill|chemo(?:therapy)?"
-    r"|radiotherapy|dialysis|physio|physiotherapy|physical therapy|cbt|counselling|counseling|a therapist"
-    r"|a counsell?or)"
 )
 _FOOD = (
     r"(?:meat|red meat|beef|pork|lamb|chicken|turkey|bacon|fish|salmon|tuna|seafood|shellfish|prawns?|shrimps?"
@@ -251,7 +240,7 @@ HEALTH = (
         r" (?P<about>drink|smoke|vape)\b(?! (?:coffee|tea|enough|much))", confidence=0.85),
     family("medication", "profile", rf"\b(?:tak(?:e|ing|es)|took|start(?:ed|ing)?|on|put|swap(?:ped)?|switch(?:ed)?"
         rf"|chang"
-        rf"(?:ed)?|prescribed|given|having|have|need|use|using|carry|got|in|finished)\b.*?\b(?P<object>{_DRUG})\b",
+        rf"(?:ed)?|prescribed|given|having|have|need|use|using|carry|got|in|finished)\b.*?\b(?P<object>{DRUG})\b",
         whom="own",
         refuse=rf"\ballerg|{_NOT}|'ll\b|\b(?:will|could|should|let me|buy|pick up) (?:have|take|need|get|use|grab)?\b"),
     family("health", "profile", r"\b(?:diagnosed with|suffer(?:s|ing)? (?:from|with)|tested positive for|struggl\w+"

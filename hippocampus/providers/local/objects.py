@@ -120,6 +120,8 @@ _NOT_A_NAME_ZH = re.compile(
     "租合伙做开学教考读买卖送吃喝住走跑打病班工下上转调退休辞职被把从到对能可应该什么啥谁怎自己人家里"
     "喜欢讨厌爱怕觉得老是身体血压怀孕结婚离岁月号周]"
 )
+#: A name of a person, in a list of them.
+NAME_ZH = f"(?:(?!{_NOT_A_NAME_ZH.pattern})[\u4e00-\u9fff]){{2,3}}"
 _NOTHING_ZH = re.compile(
     "(?:一?个)?(?:社团|兴趣班|班|课|团|队|项目)|吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊"
     "|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
@@ -316,6 +318,8 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "thing": _thing,
     "list": _thing,
     "items": _thing,
+    "names": _plain,
+    "languages": _plain,
     "title": _title,
     "action": _action,
     "event": _event,
@@ -354,13 +358,51 @@ def items(text: str, *, chinese: bool) -> list[str]:
     text = _ITEM_TAIL_EN.sub("", text)
     pieces = re.split(r",?\s+(?:and|or|nor|plus|as well as)\s+(?:to\s+)?|,\s+|\s*[&/]\s*", text)
     named = itertools.takewhile(lambda piece: not _DEGREE_EN.match(piece), filter(None, pieces))
-    return [re.sub(r"^(?:all |any |the |to |both |most )+", "", piece) for piece in named]
+    return [
+        re.sub(r"^(?:all |any |the |to |both |most |also |some |an? (?:(?:bit of|little) )?)+", "", piece)
+        for piece in named
+    ]
+
+
+_TIMES_EN = re.compile(r" (?:once|twice|[\w ]+ times)$", re.IGNORECASE)
+_DEGREE_OF_EN = re.compile(
+    r"(?P<degree>fluent|basic|conversational|native|some|broken|decent|good|an? (?:little )?bit of"
+    r"|a little) (?P<what>.+)",
+    re.IGNORECASE,
+)
+
+_DEGREE_OF_ZH = re.compile("(?P<degree>一点点?|一些|点|简单的?|流利的?)(?P<what>.+)")
+
+
+def names(text: str) -> list[str]:
+    """Return the members of a list of names; how often is said of one of them is said of no other."""
+    pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
+    return pieces if len(pieces) == 1 else [_TIMES_EN.sub("", piece) for piece in pieces]
+
+
+def one_of(several: str) -> str:
+    """Return what one of several relatives is: 'daughters' as 'daughter'."""
+    return _ONE_OF.get(several.lower(), several.removesuffix("s"))
+
+
+_ONE_OF = {
+    "kids": "child",
+    "children": "child",
+    "grandkids": "grandchild",
+    "grandchildren": "grandchild",
+} | dict.fromkeys(("boys", "girls", "twins"), "child")
+
+
+def degree(text: str, *, chinese: bool) -> tuple[str, str]:
+    """Return 'a bit of Polish' as 'a bit of' and 'Polish'."""
+    match = (_DEGREE_OF_ZH if chinese else _DEGREE_OF_EN).match(text)
+    return (match["degree"], match["what"]) if match else ("", text)
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
     """Return the members of a plain list ('reading, painting and long walks'), or a text that is not a list itself."""
     if chinese:
-        return [part for part in re.split("、|以及|和|跟|还有", text) if part]
+        return [part for part in re.split("、|以及|(?<!呼)和(?![田平县])|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
         head = text.partition(",")[0]
         broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is not a list

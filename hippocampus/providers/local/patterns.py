@@ -13,6 +13,8 @@ Shape = Literal[
     "thing",
     "list",
     "items",
+    "names",
+    "languages",
     "title",
     "action",
     "event",

@@ -115,6 +115,17 @@ _HEALTH = (
     r" |dodgy )?(?:back|knee|hip|heart condition|pacemaker|thyroid condition|slipped disc|hernia)|vertigo"
     r"|claustrophobia)"
 )
+DRUG = (
+    r"(?:[a-z]{2,}(?:pril|sartan|olol|statin|formin|prazole|cillin|mycin|dipine|oxetine|traline|citalopram|zepam|zolam"
+    r"|parin|thyroxine|purinol|semide|thiazide|gliptin|gliflozin|glutide|profen|tadine|lukast|triptan|dronate|oxaban"
+    r"|tinib|mab|azine|apine|idone|afil|vir|cycline|floxacin|conazole|sone|solone|terol|tropium)s?|insulin|aspirin"
+    r"|paracetamol|adderall|ritalin|concerta|lithium|hrt|melatonin|antidepressants?|antihistamines?|antibiotics"
+    r"|beta ?blockers?|(?:an? )?inhaler|statins?|blood thinners|painkillers|steroids|(?:iron|water|heart|blood"
+    r" pressure"
+    r"|sleeping|thyroid|migraine|arthritis) (?:tablets?|pills?|meds)|vitamin [a-z]\d*|the pill|chemo(?:therapy)?"
+    r"|radiotherapy|dialysis|physio|physiotherapy|physical therapy|cbt|counselling|counseling|a therapist"
+    r"|a counsell?or)"
+)
 _REACTS = (
     r"(?:(?:makes?|give[s]?|brings?) (?:me|my (?:throat|lips?|mouth|tongue|face|eyes|skin|stomach|nose))(?: (?:out"
     r"|come out))?"
@@ -123,6 +134,38 @@ _REACTS = (
     r"|puff up|burn)|(?:disagrees?|doesn't agree|don't agree) with me|sends? me to (?:hospital|the hospital|the er"
     r"|a&e))"
 )
+
+
+def listed(member: str) -> str:
+    """Return a regex of one member or a list of them: 'the cello, drums and a bit of guitar'."""
+    also = rf"(?:also |then |the |some |an? (?:bit of |little )?)*{member}"
+    return rf"{member}(?:(?:, (?:and )?| and | & ){also})*"
+
+
+_PROPER = r"(?:the )?(?!I\b|I')[A-Z][\w'’-]*(?: (?:(?:of|de|la|del|the) )?(?!I\b|I')[A-Z][\w'’-]*)*"
+#: Names of places that nothing is said of: not 'Rome and Tom hasn't'.
+PLACE_NAMES = (
+    rf"{listed(_PROPER)}(?=$|[,.;!]| (?!(?:is|are|was|were|has|had|did|does|went|came|said|says|loved|liked)\b"
+    r"|[a-z]+n't\b)[a-z])"
+)
+NAMES = listed(r"(?!I\b|I')[A-Z][\w'’-]*[a-z]")
+_LANGUAGES = listed(
+    r"(?:(?:fluent|basic|conversational|native|some|broken|decent|good|a little bit of|a little|a bit of) )?"
+    r"[A-Z][a-z]{2,}"
+)
+INSTRUMENTS = listed(
+    r"(?:piano|guitar|violin|cello|viola|flute|drums|double bass|bass|keys|keyboards?|clarinet|saxophone|sax|trumpet"
+    r"|trombone|ukulele|harp|organ|accordion|oboe|percussion|lead guitar|fiddle|banjo|mandolin|recorder|bassoon|tuba)\b"
+)
+_SPORTS = (
+    r"(?:chess|football|soccer|basketball|tennis|badminton|volleyball|baseball|hockey|golf|rugby|cricket|squash|padel"
+    r"|netball|darts|snooker)\b"
+)
+_SEVERAL_KIN = (
+    r"(?P<about>daughters|sons|kids|children|sisters|brothers|nieces|nephews|cousins|aunts|uncles|grandsons"
+    r"|granddaughters|grandchildren|grandkids|stepsons|stepdaughters|boys|girls|twins)"
+)
+
 
 # Tables, read by row.
 # fmt: off
@@ -320,6 +363,9 @@ STUDY = (
         "event", 0.9),
 )
 FAMILY = (
+    english("family:name", "profile", rf"(?:my|our) (?:two |three |four |five |other )?{KIN_MODIFIER}{_SEVERAL_KIN}"
+        rf"(?:'s names|'names|' names)? are (?:called |named )?(?P<object>{NAMES})$", "has a {about} called {object}",
+        "names", 0.9),
     english("family:name", "profile", rf"{I_HAVE} ~(?:an?|one) {KIN_MODIFIER}{KIN},? (?:named |called |who is called "
         rf"|whose name is |by the name of )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.95),
@@ -377,7 +423,8 @@ FAMILY = (
         r"|boys|girls|twins)" rf"(?:,? (?:called |named )?{NAME}(?:(?:, and|,| and) {NAME})*)?)(?!\w).*",
         "has {object}", "plain", 0.9, single=True),
     english("siblings", "profile",
-        rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:sisters?|brothers?|siblings))\b.*",
+        rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:sisters?|brothers?|siblings)"
+        rf"(?:,? (?:called |named )?{NAMES}(?=$|[.,;!]))?)(?!\w).*",
         "has {object}", "plain", 0.9, single=True),
     english("pet:name", "profile", rf"(?:my|our) (?:new |old |little )?(?P<about>{ANIMAL})(?:'s name is| is (?:named"
         rf"|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",
@@ -434,6 +481,15 @@ HEALTH = (
         r"|scared of [a-z]+|terrified of [a-z]+))\b.*",
         "is {object}",
         "plain",
+        0.9,
+    ),
+    english(
+        "medication",
+        "profile",
+        rf"(?:I ~take|{I_AM} ~(?:taking|on)) (?P<object>{DRUG}(?:(?:, (?:and )?| and | & )(?:also |an? |the |some )*"
+        rf"{DRUG})+)\b.*",
+        "takes {object}",
+        "items",
         0.9,
     ),
     english(
@@ -497,6 +553,9 @@ HEALTH = (
         single=True),
 )
 TASTE = (
+    english("preference", "preference", r"my (?:main |biggest |other |favou?rite |only |new )*(?:hobb(?:y|ies)"
+        r"|interests?|passions?|pastimes?)(?:'s| is| are| includes?)(?: mainly| mostly)? (?P<object>.+)",
+        "likes {object}", "items", 0.85),
     english("favorite", "preference", r"my (?:top|first|number one|no\.? ?1|main) (?:pick|choice|favou?rite)(?: for"
         r" (?:an? |the |my )?(?P<about>[a-z]+(?: [a-z]+)?))?"
         r"(?:'s| is| would be| are) (?:probably |definitely |still )?(?P<object>.+)",
@@ -532,9 +591,7 @@ TASTE = (
 )
 SKILLS = (  # and possessions
     english("plays", "profile", rf"(?:{I_AM}|I ~play|I ~switched (?:from \w+ )?to|I've switched to|I ~moved to) (?:on"
-        rf" )?(?:the )?(?P<object>piano|guitar|violin|cello|viola|flute|drums|bass|keys|keyboards"
-        r"|clarinet|saxophone|sax|trumpet|trombone|ukulele|harp|organ|accordion|oboe|percussion|lead guitar)\b(?:"
-        r" (?:in|for|with|now) .*|.*)", "plays {object}", "plain", 0.9),
+        rf" )?(?:the )?(?P<object>{INSTRUMENTS}).*", "plays {object}", "items", 0.9),
     english("member", "custom", rf"(?:{I_AM} ~(?:singing|playing|in)|I ~sing|I ~play|I've ~been (?:singing|playing)"
         rf"|(?:I|we) ~(?:started|formed|joined|set up)|I belong to) (?:(?:soprano|alto|tenor|bass|baritone"
         rf"|drums|guitar"
@@ -550,13 +607,11 @@ SKILLS = (  # and possessions
     english("habit", "custom", r"I ~(?:only|just) ~(?P<object>(?:use|wear|read|buy|listen to|watch|cook with|fly"
         r"|travel by) .+)", "only {does}", "action", 0.8),
     english("plays", "profile",
-        r"(?:I|I've) ~(?:play|can play|played|been playing) (?:the )?(?P<object>piano|guitar|violin|cello"
-        r"|flute|drums|clarinet|saxophone|trumpet|ukulele|bass|harp|chess|football|soccer|basketball|tennis"
-        r"|badminton" r"|volleyball|baseball|hockey|golf|rugby|cricket)\b(?! (?:last|yesterday|with you)).*",
-        "plays {object}", "plain", 0.9),
-    english("speaks", "profile",
-        r"I ~(?:speak|can speak) (?:fluent |a little |some )?(?P<object>[A-Z][a-z]+(?: and"
-        r" [A-Z][a-z]+)?)\b.*", "speaks {object}", "plain", 0.95),
+        rf"(?:I|I've) ~(?:play|can play|played|been playing) (?:the |some |a (?:bit of|little) )?"
+        rf"(?P<object>{INSTRUMENTS}|{listed(_SPORTS)})(?! (?:last|yesterday|with you)).*",
+        "plays {object}", "items", 0.9),
+    english("speaks", "profile", rf"I ~(?:speak|can speak) (?P<object>{_LANGUAGES})\b.*", "speaks {about} {object}",
+        "languages", 0.95),
     english("owns", "custom",
         r"(?:I|we|I've|we've) ~(?:bought|got|own) (?:myself |ourselves )?(?P<object>(?:an?|my|our)"
         r"(?: [a-z-]+){0,3}? (?:car|bike|bicycle|motorbike|house|apartment|flat|condo|piano|guitar|camera"

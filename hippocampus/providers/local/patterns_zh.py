@@ -218,9 +218,11 @@ FAMILY = (
         f"|就要)*{_MOVE}[^，。]{{1,16}})$", "{about}{object}",
         "kin_state", 0.8),
     chinese("children", "profile",
-        f"{_I}~有(?P<object>{COUNT}个(?:孩子|女儿|儿子|小孩|娃))(?:.*)$", "有{object}", "plain",
+        f"{_I}~有(?P<object>{COUNT}个(?:孩子|女儿|儿子|小孩|娃)(?:(?:分别)?叫[^，。]{{1,12}})?)(?:.*)$",
+        "有{object}", "plain",
         0.9, single=True),
-    chinese("siblings", "profile", f"我~有(?P<object>{COUNT}个(?:姐姐|妹妹|哥哥|弟弟|姐|妹|哥|弟))(?:.*)$",
+    chinese("siblings", "profile", f"我~有(?P<object>{COUNT}个(?:姐姐|妹妹|哥哥|弟弟|姐|妹|哥"
+        f"|弟)(?:(?:分别)?叫[^，。]{{1,12}})?)(?:.*)$",
         "有{object}",
         "plain", 0.9, single=True),
     chinese("pet", "profile",
@@ -258,6 +260,9 @@ HEALTH = (
         "|晕船|失眠|神经衰弱|腰不好|膝盖不好|眼神不好|耳背|睡眠不好)(?:了)?$", "{object}", "plain", 0.85),
 )
 TASTE = (
+    chinese("preference", "preference", "我的?(?:主要)?(?:兴趣|业余)?(?:爱好|兴趣)(?:主要)?(?:是|有"
+        "|包括)(?P<object>[^，。]{2,30}?)$",
+        "喜欢{object}", "list", 0.85),
     chinese("favorite", "preference",
         "我~最(?:喜欢|爱|爱吃|爱喝|爱看|喜欢吃|喜欢喝)的(?P<about>[^，。是]{0,6})(?:就)?是(?P<object>[^，。]{1,15}?)$",
         "最喜欢的{about}是{object}", "list", 0.95),
@@ -271,6 +276,20 @@ TASTE = (
     chinese("preference", "preference", "我~(?:喜欢上了?|喜欢|热爱|爱(?!情|心|好|人|说|谁|了)|爱好是?|迷上了?|爱上了?"
         "|沉迷|痴迷)(?P<object>(?!吃$|喝$|看$|玩$|你|他|她|谁)[^，。]{1,16}?)(?:了)?$",
         "喜欢{object}", "list", 0.9),
+)
+_LANGUAGE = (
+    "(?:(?:一点点?|一些|点|简单的?|流利的?)?(?:[英法德日韩俄粤泰藏蒙]语|[中英日法德韩俄]文|(?:西班牙|葡萄牙|意大利"
+    "|阿拉伯|荷兰|波兰|越南"
+    "|印尼|印地|马来|瑞典|挪威|丹麦|芬兰|土耳其|希腊|希伯来|捷克|拉丁|闽南|客家|维吾尔)语|普通话|(?:广东|上海|四川"
+    "|客家|闽南"
+    "|潮汕|东北|温州|福州)话|手语))"
+)
+_LANGUAGES = f"(?:{_LANGUAGE}(?:(?:、|，?以及|，?还有|和|跟){_LANGUAGE})*)"
+SKILLS = (
+    chinese("speaks", "profile", f"我~(?:会|能)(?:说|讲)?(?P<object>{_LANGUAGES})(?:了)?$", "会说{about}{object}",
+        "languages", 0.95),
+    chinese("speaks", "profile", f"我~(?P<object>{_LANGUAGES})都?(?:会说|会讲|会|说得[^，。不]{{1,4}})$",
+        "会说{about}{object}", "languages", 0.9),
 )
 HABITS = (
     chinese("habit", "custom",
@@ -314,6 +333,9 @@ PLANS = (
         "打算{object}", "action", 0.8),
 )
 EVENTS = (
+    chinese("event", "custom", "(?:我|我们)~去过(?P<object>(?=[^，。]*[和、])[^，。的了次过很]{2,24}?)(?:玩过?"
+        "|旅游过?|旅行过?"
+        "|出差)?$", "去过{object}", "names", 0.85),
     chinese("event", "custom", "(?:我|我们)~(?:终于|刚|刚刚|成功|顺利|居然|竟然)*(?P<object>(?:评上|考上|考过|考到"
         "|拿到|拿了|获得|当选|当上|升职|升|通过|录取|被录取|中签|上岸|出版|发表|获奖|得奖|毕业|转正|入党|落户|提车"
         "|买房|买了(?:房|车|新房|新车)|做了?[^，。]{0,6}手术|骨折|摔断|出院|住院|去过|去了趟?|学会)"
@@ -353,7 +375,7 @@ RULES = (
 )
 # fmt: on
 
-PATTERNS = (*RULES[:1], *IDENTITY, *WORK, *PLACES, *FAMILY, *HEALTH, *RULES, *TASTE, *HABITS, *PLANS, *EVENTS)
+PATTERNS = (*RULES[:1], *IDENTITY, *WORK, *PLACES, *FAMILY, *HEALTH, *RULES, *SKILLS, *TASTE, *HABITS, *PLANS, *EVENTS)
 
 #: Names of relatives that a clause mentions beside something else: '我女朋友小雨说…'.
 NAMED_KIN = chinese(

@@ -77,6 +77,10 @@ SEVERAL = frozenset(
     (
         "son",
         "daughter",
+        "child",
+        "grandchild",
+        "stepson",
+        "stepdaughter",
         "sister",
         "brother",
         "friend",
@@ -245,7 +249,7 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[Found]
             if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
                 carried = found.object
             if found.pattern.topic.startswith(("family", "pet")):
-                named.add(found.about)
+                named.update((found.about, f"{found.about}s"))
             relatives.note(found.pattern.topic, found.about, found.object)
             if found.pattern.topic == "family:name":
                 names.add(found.about)
@@ -577,14 +581,22 @@ def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: 
         if completed is None:
             return
         raw = completed
-    if pattern.shape == "items":
-        pieces = objects.items(raw, chinese=chinese)
-    else:
-        pieces = objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
-    for piece in pieces:
-        cleaned = objects.clean(piece, pattern.shape, chinese=chinese)
+    if pattern.shape == "names" and pattern.topic == "family:name":
+        about = objects.one_of(about)
+    for piece in _members(pattern, raw, chinese=chinese):
+        degree, member = objects.degree(piece, chinese=chinese) if pattern.shape == "languages" else (about, piece)
+        cleaned = objects.clean(member, pattern.shape, chinese=chinese)
         if cleaned is not None:
-            yield Found(pattern=pattern, about=about, object=cleaned, chinese=chinese)
+            yield Found(pattern=pattern, about=degree, object=cleaned, chinese=chinese)
+
+
+def _members(pattern: Pattern, raw: str, *, chinese: bool) -> list[str]:
+    """Return what a pattern captured, or each of it where it is a list."""
+    if pattern.shape == "items":
+        return objects.items(raw, chinese=chinese)
+    if pattern.shape in ("names", "languages"):
+        return objects.parts(raw, chinese=True) if chinese else objects.names(raw)
+    return objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
 
 
 def fact_of(found: Found, turn: Turn, cited: tuple[int, ...] = ()) -> ExtractedFact:
