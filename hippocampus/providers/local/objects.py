@@ -173,7 +173,7 @@ def _clean_en(raw: str, shape: Shape) -> str | None:
         return None
     if shape == "rule":
         text = re.sub(r"(?:,? because\b.*|,? please|(?<!from) now| again)$", "", text)
-    elif shape not in ("plain", "title"):
+    elif shape not in ("plain", "title", "titles"):
         text = _TAIL_EN.sub("", text)
     text = " ".join(text.split()).strip(" ,.;:!?-–—\"'“”()*")
     if not any(character.isalnum() for character in text) or len(text) > 120:
@@ -212,6 +212,12 @@ def _thing(text: str) -> str | None:
 def _title(text: str) -> str | None:
     text = re.split(r",? (?:because|since|which|but|and (?:I|it|the)|by far|right now)\b|[,;]", text)[0]
     return text if len(text.split()) <= 9 and not _UNCLEAR_EN.search(text) and _has_content(text) else None
+
+
+def _titles(text: str) -> str | None:
+    if len(titles(text, chinese=False)) > 1:
+        return text if not _UNCLEAR_EN.search(text) and _has_content(text) else None
+    return _title(text)
 
 
 def _action(text: str) -> str | None:
@@ -319,6 +325,7 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "list": _thing,
     "items": _thing,
     "names": _plain,
+    "titles": _titles,
     "languages": _plain,
     "title": _title,
     "action": _action,
@@ -378,6 +385,17 @@ def names(text: str) -> list[str]:
     """Return the members of a list of names; how often is said of one of them is said of no other."""
     pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
     return pieces if len(pieces) == 1 else [_TIMES_EN.sub("", piece) for piece in pieces]
+
+
+def titles(text: str, *, chinese: bool) -> list[str]:
+    """Return the members of a list of three titles or more: one of two may be in a title, as in 'Salt and Pepper'."""
+    if chinese:
+        pieces = re.split("、|(?<=》)[和跟与]" if "《" in text else "、|[和跟](?!平)", text)
+    else:
+        pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+", text)
+    if len(pieces) > 1 + (not chinese) and all(1 <= len(piece.split()) <= 4 for piece in pieces):
+        return pieces
+    return [text]
 
 
 def one_of(several: str) -> str:

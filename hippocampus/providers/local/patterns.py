@@ -14,6 +14,7 @@ Shape = Literal[
     "list",
     "items",
     "names",
+    "titles",
     "languages",
     "title",
     "action",

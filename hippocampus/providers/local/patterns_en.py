@@ -556,10 +556,12 @@ TASTE = (
     english("preference", "preference", r"my (?:main |biggest |other |favou?rite |only |new )*(?:hobb(?:y|ies)"
         r"|interests?|passions?|pastimes?)(?:'s| is| are| includes?)(?: mainly| mostly)? (?P<object>.+)",
         "likes {object}", "items", 0.85),
-    english("favorite", "preference", r"my (?:top|first|number one|no\.? ?1|main) (?:pick|choice|favou?rite)(?: for"
-        r" (?:an? |the |my )?(?P<about>[a-z]+(?: [a-z]+)?))?"
-        r"(?:'s| is| would be| are) (?:probably |definitely |still )?(?P<object>.+)",
-        "has as top choice {about}: {object}", "title", 0.9),
+    english("favorite", "preference", r"my (?:(?:top|first|number one|no\.? ?1|main) (?:two"
+        r" |three |four |five )?(?:picks?|choices?|favou?rites?)|(?:all[- ]time|absolute|number one) (?:fave"
+        r"|favou?rite)s?"
+        r"|go-tos?)(?: for (?:an? |the |my )?(?P<about>[a-z]+(?: [a-z]+)?))?(?:'s| is| would be| are| has always been)"
+        r" (?:probably |definitely |still |always |easily |hands down )*(?P<object>.+)",
+        "has as top choice {about}: {object}", "titles", 0.9),
     english("favorite", "preference", r"my go-to (?P<about>[a-z]+(?: [a-z]+)?)(?:'s| is| are) (?P<object>.+)",
         "has as favourite {about} {object}", "title", 0.9),
     english("preference", "preference", r"(?P<object>[\w' -]+?)(?:'s| is| are) (?:definitely |also )?my (?:top|first"

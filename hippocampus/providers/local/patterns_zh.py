@@ -263,6 +263,16 @@ TASTE = (
     chinese("preference", "preference", "我的?(?:主要)?(?:兴趣|业余)?(?:爱好|兴趣)(?:主要)?(?:是|有"
         "|包括)(?P<object>[^，。]{2,30}?)$",
         "喜欢{object}", "list", 0.85),
+    chinese("favorite", "preference", "我(?:个人|自己)?(?:一直|还是)?最推荐的(?P<about>[^，。是]{0,6})(?:就|还|还得)?是"
+        "(?P<object>[^，。]{1,15}?)$", "最推荐的{about}是{object}", "titles", 0.9),
+    chinese("favorite", "preference", "我(?:个人|自己)?(?:一直|还是)?(?:最推荐"
+        "|首推)(?P<object>[^，。的你您这那]{1,15}?)$",
+        "最推荐{object}", "titles", 0.85),
+    chinese("favorite", "preference", "我的?(?P<about>[^，。是的我]{0,4})(?:首选|头号选择|第一选择)(?:就|一直|永远"
+        "|还)*是"
+        "(?P<object>[^，。]{1,15}?)$", "{about}首选是{object}", "titles", 0.9),
+    chinese("favorite", "preference", "我的(?:最爱|心头好)(?:就|一直|永远|还)*是(?P<object>[^，。]{1,15}?)$",
+        "最爱是{object}", "titles", 0.9),
     chinese("favorite", "preference",
         "我~最(?:喜欢|爱|爱吃|爱喝|爱看|喜欢吃|喜欢喝)的(?P<about>[^，。是]{0,6})(?:就)?是(?P<object>[^，。]{1,15}?)$",
         "最喜欢的{about}是{object}", "list", 0.95),

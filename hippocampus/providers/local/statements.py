@@ -583,19 +583,21 @@ def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: 
         raw = completed
     if pattern.shape == "names" and pattern.topic == "family:name":
         about = objects.one_of(about)
-    for piece in _members(pattern, raw, chinese=chinese):
+    for piece in _members(pattern, raw, about, chinese=chinese):
         degree, member = objects.degree(piece, chinese=chinese) if pattern.shape == "languages" else (about, piece)
         cleaned = objects.clean(member, pattern.shape, chinese=chinese)
         if cleaned is not None:
             yield Found(pattern=pattern, about=degree, object=cleaned, chinese=chinese)
 
 
-def _members(pattern: Pattern, raw: str, *, chinese: bool) -> list[str]:
-    """Return what a pattern captured, or each of it where it is a list."""
+def _members(pattern: Pattern, raw: str, about: str, *, chinese: bool) -> list[str]:
+    """Return what a pattern captured, or each of it where it is a list; of a kind of thing there is one best."""
     if pattern.shape == "items":
         return objects.items(raw, chinese=chinese)
     if pattern.shape in ("names", "languages"):
         return objects.parts(raw, chinese=True) if chinese else objects.names(raw)
+    if pattern.shape == "titles":
+        return [raw] if about else objects.titles(raw, chinese=chinese)
     return objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
 
 
