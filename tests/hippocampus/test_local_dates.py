@@ -48,6 +48,8 @@ def test_ranges_and_holidays_are_dates(text: str, ahead: bool, when: str | None)
         ("We'll be in Crete from 3 to 9 May.", "will be in Crete from 3 to 9 May", "-05-03/"),
         ("国庆节我们打算去成都。", "打算国庆节去成都", "-10-01/"),
         ("我春节要回老家。", "打算春节回老家", "-02-"),
+        ("圣诞节去我妈家。", "圣诞节去自己妈妈家", "-12-24/"),
+        ("国庆去我姐家住几天。", "国庆去自己姐姐家住几天", "-10-01/"),
     ],
 )
 def test_a_plan_keeps_its_date(line: str, text: str, when: str) -> None:

@@ -404,11 +404,55 @@ def test_what_is_known_is_spoken_of_again(lines: list[str], texts: list[str]) ->
         "I need some me-time.",
         "Starting tomorrow, I will see.",
         "请别担心我。",
+        "I had a great chat yesterday.",
+        "I'm so ready for the weekend.",
+        "We're looking forward to next weekend.",
+        "昨天参加了一个活动。",
+        "上周参加了同学聚会。",
     ],
 )
 def test_trivia_yield_no_fact(sentence: str) -> None:
     """What nobody would keep is not stored."""
     assert facts_of(("user", sentence)) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "texts"),
+    [
+        ("My husband called Jonas yesterday.", ["has a husband"]),
+        ("My mum called Anna about the party.", []),
+        ("My husband called Jonas works nights.", ["has a husband called Jonas"]),
+        ("Allergic to bees, carry an EpiPen.", ["is allergic to bees"]),
+        ("I'm allergic to nuts and latex, always have been.", ["is allergic to nuts", "is allergic to latex"]),
+        ("I've left Lidl.", ["has left Lidl"]),
+        ("I have a question about my bike.", ["has a bike"]),
+        ("I've got a problem with my car.", ["has a car"]),
+        ("I have an idea for our garden.", []),
+        ("戒酒两年。", ["戒酒两年"]),
+        ("我戒酒半年了。", ["戒酒半年"]),
+        ("我戒掉奶茶三个月了。", ["戒奶茶三个月"]),
+        ("老公叫陈明，消防员。", ["老公叫陈明", "老公是消防员"]),
+        ("女儿叫小雨，当护士。", ["女儿叫小雨", "女儿当护士"]),
+        ("我女儿叫小雨，老师夸她。", ["女儿叫小雨"]),
+        ("开始健身了。", ["开始健身"]),
+        ("最近开始跑步了。", ["开始跑步"]),
+        ("我老公开始健身了。", ["老公开始健身"]),
+    ],
+)
+def test_a_clause_states_no_more_than_it_says(sentence: str, texts: list[str]) -> None:
+    """A call is no name, what an allergic person carries no allergy, and who does what is whose clause it is."""
+    assert [fact.value["text"] for fact in facts_of(("user", sentence))] == texts
+
+
+@pytest.mark.parametrize(
+    ("lines", "topic"),
+    [(["I've left Lidl."], "work_change"), (["My boyfriend is called Tom.", "I left Tom."], "relationship_status")],
+)
+def test_whom_somebody_left_is_not_where_they_worked(lines: list[str], topic: str) -> None:
+    """Only a name that was given to a person is a person's."""
+    stated = {fact.key for fact in facts_of(*(("user", line) for line in lines)) if not fact.ended}
+    assert {"work_change", "relationship_status"} & {key.partition(":")[0] for key in stated} >= {topic}
+    assert topic == "relationship_status" or "relationship_status" not in stated
 
 
 @pytest.mark.parametrize(

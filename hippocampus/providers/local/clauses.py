@@ -212,6 +212,11 @@ _KIN_ZH = (
     f"|大?表[哥姐弟妹]|同事"
     f"|朋友|老板|领导|家猫|家狗)"
 )
+#: '老公叫陈明，消防员' says what he does.
+_KIN_NAMED_ZH = re.compile(f"{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH}(?:的名字)?(?:叫|名叫)[^，。]{{1,6}}$")
+_BARE_JOB_ZH = re.compile(
+    f"(?:是|当|做)?(?:一?[名个位])?(?:退休)?(?![^，。]*[我你您他她它是有在当做找要想跟和说])(?=[^，。]{{2,10}}$){patterns_zh.JOB}$"
+)
 #: Words for relatives that mean the speaker's own where nobody else is named.
 _OWN_KIN_ZH = re.compile(
     "(?=(?:父亲|母亲|媳妇儿?|闺女|老婆|老公|女儿|儿子|闺女|老伴|孙子|孙女|大孙子|爷爷|奶奶|外婆|外公|姥姥|姥爷|老大|老二|老三|婆婆"
@@ -248,7 +253,8 @@ SUBJECTLESS_ZH = re.compile(
     f"|特别"
     f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
-    "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
+    f"(?:开始(?=[^，。]{{0,3}}(?:{patterns_zh.SPORT}|锻炼|运动|减肥|节食|冥想|早起|晨跑|晨练|私教|力量训练|记账))"
+    "|在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
     "|换|入职|跳槽|辞|离职|结婚|离婚|订婚|怀孕|生了|去了?|买了?|租|学|报名|报了"
     "|考|吃素|戒|过敏|信|会|毕业|退休|当|做|开了|加入|参加|收养|领养|从|今年|属|姓|叫|要|想|周|明|后天|约|订|定|得|患"
     "|确诊|受不了|怕|习惯|经常|喝|吃|迷上|爱上)"
@@ -743,6 +749,8 @@ def _chinese(text: str) -> Iterator[str]:
             clause = kin + clause[1:]
         elif subject and _OWN_KIN_ZH.match(clause):
             clause = f"我{clause}"
+        if kin and before and _KIN_NAMED_ZH.match(before) and _BARE_JOB_ZH.match(clause):
+            clause = f"{kin}{'' if clause.startswith(('是', '当', '做')) else '是'}{clause}"
         if own := _KIN_SUBJECT_ZH.match(clause):
             subject = kin = own["kin"]
         elif _SUBJECT_ZH.match(clause):

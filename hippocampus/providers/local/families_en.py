@@ -389,7 +389,8 @@ FAMILY = (
         rf"|screams|travelling|traveling|freelanc\w+|training|joining|signed|won\b|died|buried|arrived|has\b"
         rf"|gave birth"
         rf"|adopted|wants to (?:be|become|study))\b", whom="own",
-        refuse=r"\b(?:says|said|thinks|told|asked|you|your|lately|annoying|had a (?:laugh|go|nap|cry|fit)|at it"
+        refuse=rf"{patterns_en.PHONED}|\b(?:rang|phoned|texted|messaged|e-?mailed)\b"
+            r"|\b(?:says|said|thinks|told|asked|you|your|lately|annoying|had a (?:laugh|go|nap|cry|fit)|at it"
             r" again)\b"
         r"|\bhas (?:been )?(?:at|on about|a point|no idea)|'s (?:such|so|like|being)\b|\bgot (?:mad|angry|upset|me"
         r"|the hump)"
@@ -672,7 +673,12 @@ PLANS = (
         refuse=r"\b(?:you|your|soon|tonight|every|each|was|were|did|is (?:fine|good|ok|okay|perfect|great|too)|works"
             r"|ended|last (?:week|month|year)|miss|weather|rain|forecast|snow|kettle|dishes|dinner|lunch"
         r"|breakfast|after work|since|ago)\b|^(?:the|my) (?:film|movie|shop|bus|news|match|weather|store)\b"
-        r"|\b(?:always|usually|normally|often)\b",
+        r"|\b(?:always|usually|normally|often)\b|\b(?:ready|excited|nervous|psyched|pumped|stoked|hyped|glad|done|happy"
+        r"|here|desperate|thrilled|(?:looking forward|counting down)) (?:for|about|to|till|until|with)? ?(?:the "
+        r"|this |next |my"
+        r" |our |a )*(?:long )?(?:weekend|week|month|year|summer|winter|spring|autumn|holidays?|Christmas|tomorrow"
+        r"|tonight"
+        rf"|{DAYS})$",
         confidence=0.8),
     family("plan", "custom", r"^(?:an? )?(?P<object>(?:(?:\d+|[a-z]+)[- ](?:day|week|night)s? )?(?:trip|holiday|break"
         r"|cruise|retreat|honeymoon|getaway|flights?|tickets)"
@@ -702,6 +708,9 @@ EVENTS = (
         rf" {DAYS}|in {MONTH}|(?:{DATE})|(?:two|three|four|five|\d+|a"
         rf" few) (?:days|weeks|months|years) ago)\b(?P<object>)?", refuse=r"\b(?:you|your|slept|watched|ate|cooked"
             r"|made|had (?:a|some|the) (?:nap|coffee|tea|lunch|dinner|bath)"
+        r"|had (?:an? |some |the )?(?:great |good |nice |lovely |long |quick |really |proper |brilliant "
+        r"|fun )*(?:chat|talk"
+        r"|catch-?up|conversation|time|laugh|day|night|evening|walk|meal|drinks?|gossip)\b"
         r"|was (?:so|tired|bored)|hardly|thought|felt|that|it|this|them|out with)\b", confidence=0.8),
     family("event", "custom", r"^(?:guess who (?:just )?)(?P<object>(?:made|got|passed|won|finished|landed) .+)",
         whom="anyone"),
@@ -715,7 +724,11 @@ OWNS = (
         rf"|keep|sold|restor(?:ed|ing)|sav(?:e|ing)(?: up)? for|treated"
         rf" myself to|my)(?: got)? (?:myself |ourselves )?(?P<object>(?:(?:an?|my|our|the|one|two|three|some|this"
         rf"|that) )?(?:[\w-]+ ){{0,4}}?{_THING})\b", whom="self",
-        refuse=r"\b(?:borrowed?|for (?:him|her|them|his|sale)|you|your|in (?:the|my) (?:car|van)|the (?:house|garden"
+        refuse=r"\b(?:have|had|got|has|'ve) (?:got )?(?:an?|some|another|the|this|any|two"
+            r"|no) (?:\w+ ){0,2}?(?:questions?"
+        r"|problems?|issues?|ideas?|quer(?:y|ies)|appointment|trouble|dream|meeting|thoughts?|story|worr(?:y|ies)|doubts?"
+        r"|theory|feeling|plans?|complaint|tip|offer) \w+"
+        r"|\b(?:borrowed?|for (?:him|her|them|his|sale)|you|your|in (?:the|my) (?:car|van)|the (?:house|garden"
             r"|phone|shed) (?:is|was|looks|needs)|watch (?:the|a|it)|his|her"
         r"|park\w*|guess who|on my (?:phone|laptop|watch)|my (?:phone|laptop|car|bike|garden|watch|printer) (?:is|was"
         r"|won't|has|keeps|died|broke|screen))\b|" + _NOT,

@@ -353,7 +353,11 @@ _ITEM_TAIL_EN = re.compile(
 _DEGREE_EN = re.compile(
     r"(?:so|very|really|quite|enough|extremely|highly|badly|severely|seriously|deathly|terribly|horribly"
     r"|violently|mildly"
-    r"|slightly|to the point|both of|I|it)\b",
+    r"|slightly|to the point|both of|I|it|carry(?:ing)?|keep(?:ing)?|always|never|have|had|got|gets?|us(?:e|ing)"
+    r"|need(?:s|ing)?|been|avoid(?:ing)?|since|found|find|diagnosed|no|not|just|only|will|can|can't|don't|do|did|go"
+    r"|goes|going|went|swell|breaks?|come|comes|end|ended|tak(?:e|es|ing)|wear(?:ing)?|sadly|unfortunately|properly"
+    r"|proper|reacts?|nearly|almost|like|is|was|are|were|makes?|ask|check(?:ing)?|tell|watch|beware|life[- ]threatening"
+    r"|by the way|apparently)\b",
     re.IGNORECASE,
 )
 

@@ -62,6 +62,14 @@ OCCUPATION = (
     r"|civil servant|diplomat|detective|dietitian|nutritionist|psychologist|osteopath|beekeeper|illustrator|animator"
     r"|housewife|homemaker|stay-at-home (?:mom|mum|dad|parent)|pensioner|single (?:mom|mum|dad|parent|mother|father))"
 )
+#: 'My husband called Jonas yesterday' does not say what he is called.
+PHONED = (
+    r" (?:called|named) [A-Z][\w'’-]+ (?:yesterday|today|tonight|earlier|again|back|twice|about|just now|a minute"
+    r"|an hour"
+    r"|to|for|because|so|when|while|before|after|until|every|over|up|on|at|in|from|first|last|this|the|a|an"
+    r"|and (?:told|said|asked)|best|captain|his|her|their|names)\b"
+)
+_NOT_PHONED = f"(?!{PHONED})"
 MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
@@ -369,12 +377,12 @@ FAMILY = (
     english("family:name", "profile", rf"{I_HAVE} ~(?:an?|one) {KIN_MODIFIER}{KIN},? (?:named |called |who is called "
         rf"|whose name is |by the name of )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.95),
-    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is|(?:'s"
+    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}{_NOT_PHONED}(?:'s name is|(?:'s"
         rf"| is) (?:named|called)|,? (?:named|called)|,)? (?:is )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.9),
     english("family:name", "profile", rf"(?P<object>{NAME}) is (?:my|our) {KIN_MODIFIER}{KIN}\b.*",
         "has a {about} called {object}", "name", 0.9),
-    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is|(?:'s"
+    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}{_NOT_PHONED}(?:'s name is|(?:'s"
         rf"| is) (?:named|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",
         "has a {about} called {object}", "given_name", 0.9),
     english("family:work", "profile", rf"(?:my|our) {KIN_MODIFIER}{KIN}(?:,? (?:called |named )?{NAME},?)?(?:'s|,?"
@@ -404,7 +412,7 @@ FAMILY = (
     english("pregnancy", "profile", rf"(?:{I_AM}|we're|we are) ~(?P<object>pregnant|expecting(?: an? (?:baby|girl|boy"
         rf"|child))?(?: in \w+)?)\b.*", "is {object}", "plain", 0.9, single=True),
     english("family:name", "profile",
-        rf"(?:my|our) (?:older |younger |little |big |eldest |youngest |oldest |baby )?{KIN}"
+        rf"(?:my|our) (?:older |younger |little |big |eldest |youngest |oldest |baby )?{KIN}{_NOT_PHONED}"
         r"(?:'s name is|(?:'s| is) (?:named|called)|,| named| called|) (?P<object>[A-Z][a-z]+)\b.*",
         "has a {about} called {object}", "name", 0.9),
     english("family:work", "profile",
@@ -616,7 +624,8 @@ SKILLS = (  # and possessions
         "languages", 0.95),
     english("owns", "custom",
         r"(?:I|we|I've|we've) ~(?:bought|got|own) (?:myself |ourselves )?(?P<object>(?:an?|my|our)"
-        r"(?: [a-z-]+){0,3}? (?:car|bike|bicycle|motorbike|house|apartment|flat|condo|piano|guitar|camera"
+        r"(?: (?!(?:with|about|for|in|on|to|of|from|at|my|our|his|her|their)\b)[a-z-]+){0,3}?"
+        r" (?:car|bike|bicycle|motorbike|house|apartment|flat|condo|piano|guitar|camera"
         r"|laptop|computer" r"|phone|tablet|console|truck|van|boat|watch|tent|printer|drone|scooter))\b(?! for"
         r" (?!me\b|myself|us\b|work|the |\d|£|€|\$)).*",
         "has {object}", "plain", 0.85),
@@ -627,7 +636,7 @@ _MY = (
     r" (?:older |younger |little |big |lovely )?"
 )
 #: A relative's name, wherever a sentence mentions it.
-NAMED_KIN = english("family:name", "profile", rf"\b(?:my|our) {KIN_MODIFIER}{KIN},? (?:called |named"
+NAMED_KIN = english("family:name", "profile", rf"\b(?:my|our) {KIN_MODIFIER}{KIN}{_NOT_PHONED},? (?:called |named"
     rf" )?(?P<object>(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|June|July|August"
     rf"|I\b){NAME})\b(?!'s)",
     "has a {about} called {object}", "name", 0.9)

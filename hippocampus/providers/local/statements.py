@@ -190,7 +190,7 @@ def of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[Found]
         yield found if chinese or found.pattern.topic != "rule" else _on_condition(found, sentence)
     yield from _remembered(sentence)
     if not chinese and not sentence.is_question:
-        yield from _parting(sentence)
+        yield from _parting(sentence, relatives)
 
 
 #: Who somebody's relative is, and their work: 'husband called Jonas, paramedic'.
@@ -395,6 +395,7 @@ def _remembered(sentence: Sentence) -> Iterator[Found]:
     yield from _whole(_REMEMBERED, match["object"], chinese=chinese)
 
 
+_PARTNER = r"(?:(?:him|her)(?=$|[ ,.])|my (?:boy|girl)friend|my (?:husband|wife|partner))"
 #: Two people who are no longer a couple: 'Ada and I parted in May', 'me and Tom are done', 'Dev's history'.
 _PARTING = re.compile(
     rf"(?:^|[,.;!]\s+|\b(?:and|so|but|also|that|because) )(?P<said>(?:(?:{patterns_en.NAME}|[Mm]y (?:boy|girl"
@@ -406,9 +407,11 @@ _PARTING = re.compile(
     r"|divorced)(?! by)\b"
     rf"[^,.;!?]*|(?:{patterns_en.NAME}|my (?:boy|girl)friend|my (?:husband|wife|partner)) (?:has |just )?"
     rf"(?:dumped|left) me\b[^,.;!?]*"
-    r"|(?:I|I've) (?:\w+ )?(?:dumped|left|broke up with|broken up with|split (?:up )?with|finished with|ended "
+    r"|(?:I|I've) (?:\w+ )?(?:dumped|broke up with|broken up with|split (?:up )?with|finished with|ended "
     r"(?:it|things) with)"
-    rf" (?:{patterns_en.NAME}|(?:him|her)(?=$|[ ,.])|my (?:boy|girl)friend|my (?:husband|wife|partner))[^,.;!?]*"
+    rf" (?:{patterns_en.NAME}|{_PARTNER})[^,.;!?]*|(?:I|I've) (?:\w+ )?left (?:(?P<left>{patterns_en.NAME})(?! at\b"
+    rf"| in\b)"
+    rf"|{_PARTNER})[^,.;!?]*"
     r"|(?:I'm|I am) (?:single|on my own) (?:again|now)\b[^,.;!?]*)"
 )
 _NO_COUPLE = re.compile(
@@ -419,10 +422,12 @@ _NO_COUPLE = re.compile(
 _PARTED_KEY = Pattern("relationship_status", "profile", _PARTING, "{clause}", "clause", 0.9, single=True)
 
 
-def _parting(sentence: Sentence) -> Iterator[Found]:
-    """Yield that a couple parted, in the words of the sentence."""
+def _parting(sentence: Sentence, relatives: people.People) -> Iterator[Found]:
+    """Yield that a couple parted, in the words of the sentence; 'I left Lidl' is about work, unless it is a person."""
     text = " ".join(sentence.text.replace("’", "'").split())
     match = _PARTING.search(text)
+    if match is not None and match["left"] and not relatives.knows(match["left"]):
+        return
     if match is None or _NO_COUPLE.search(match["said"]) or clauses.is_unreal(text):
         return
     yield from _whole(_PARTED_KEY, match["said"], chinese=False)
