@@ -436,7 +436,10 @@ PLACES = (
         r"(?:place|flat|house|studio|room|keys|bungalow|cottage)|(?:house|flat|apartment|place|bungalow|cottage|two-up"
         r" two-down|terrace|semi|studio|room)(?:'s| is)?)\b.*?\b(?:in|at|by|near|to|on|off) (?:the |a )?"
         r"(?P<object>[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)", whom="own", single=True,
-        refuse=r"\b(?:used to|he|she|they|hotel|airbnb|his|her|their)\b|^(?:my|our) (?!place|flat|house|new|home"
+        refuse=r"\b(?:used to|he|she|they|hotel|airbnb|his|her|their)\b|\bplace (?:in|at|on) .*\b(?:marathon|race"
+            r"|team|squad"
+        r"|choir|uni\w*|college|school|class|course|programme|program|play|final|band|league)\b|^(?:my|our) (?!place"
+        r"|flat|house|new|home"
             r"|apartment"
         r"|studio|room|bungalow)\w+", confidence=0.85),
     family("home", "profile", r"^(?:I|we)(?:'m|'ve|'re| have| am| are| both)? (?:\w+ )?(?:liv(?:e|ed|ing)|based"
@@ -538,7 +541,8 @@ WORK = (
         r"|message|tip)"
         r"|smoking|drinking|sugar|coffee))|\bg[ai]ven? up (?:on|smoking|drinking|sugar|meat|coffee|hope|trying|the"
         r" (?:flat"
-        r"|house))|\bopen(?:ed|ing) (?:the|my|up|a (?:bottle|window|door|jar))\b|\bset up (?:the|my|a (?:tent|call))",
+        r"|house))|\bleaving (?:on|at|for(?! good)|tomorrow|tonight|today|early|late|now|soon|the house)\b"
+        r"|\bopen(?:ed|ing) (?:the|my|up|a (?:bottle|window|door|jar))\b|\bset up (?:the|my|a (?:tent|call))",
         confidence=0.85),
     family("work_terms", "profile", r"^(?:(?:I|we)\b.*?|my (?:shifts?|hours|job|boss|manager|office|company|team"
         r"|biggest"

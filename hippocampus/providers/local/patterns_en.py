@@ -78,7 +78,10 @@ _NTH = r"\d{1,2}(?:st|nd|rd|th)?"
 #: A day of the calendar, with or without its month.
 DATE = (
     rf"(?:(?:the )?{_NTH}(?: of)? {MONTH}\b(?:,? \d{{4}})?|{MONTH} (?:the )?{_NTH}\b(?:,? \d{{4}})?"
-    r"|the \d{1,2}(?:st|nd|rd|th)(?: of the month)?|(?:the |on the )(?:(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf"
+    r"|the \d{1,2}(?:st|nd|rd|th)(?: of the month)?(?! (?:floor|chapter|time|century|grade|street|avenue|birthday"
+    r"|anniversary|edition|place|season|row|hole|day|week|episode|book|one|man|person|attempt|try|round|lap|mile|kilometre"
+    r"|street|arrondissement|largest|biggest|best|most)\b)|(?:the |on the )(?:(?:four|fif|six|seven|eigh|nin|ten"
+    r"|eleven|twelf"
     r"|[a-z]+teen|twentie|thirtie)th|(?:twenty|thirty)[- ](?:first|second|third|[a-z]+th))(?: of [A-Z][a-z]+)?"
     r"(?=[,.;!?]|$| at\b| with\b| of\b)|\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4})"
 )
@@ -224,6 +227,9 @@ IDENTITY = (
     english("birthday", "profile",
         rf"my birthday(?:'s| is| falls) (?:on )?(?:the )?(?P<object>\d.*{MONTH}|{MONTH} .*\d\S*)",
         "has their birthday on {object}", "plain", 0.95, single=True),
+    english("birthday", "profile",
+        rf"my birthday(?:'s| is| falls) in (?P<object>(?:early |mid[- ]|late )?{MONTH})(?: too)?$",
+        "has their birthday in {object}", "plain", 0.95, single=True),
     english("relationship_status", "profile",
         rf"{I_AM} ~(?P<object>married|single|engaged|divorced|widowed)$", "is {object}", "plain", 0.9,
         single=True),
@@ -253,7 +259,10 @@ PLACES = (
         "lives in {object}", "place", 0.9, single=True),
     english("home", "profile", r"(?:I|we|I've|we've) ~(?:bought|got|rented|found) (?:an?|our|my) (?:[a-z-]+"
         r" ){0,3}?(?:flat|house|apartment|place|bungalow"
-        r"|cottage|condo) (?:in|near) (?P<object>.+)", "has a home in {object}", "place", 0.8, single=True),
+        r"|cottage|condo) (?:in|near) (?!.*\b(?:marathon|race|team|squad|choir|university|uni|college|school|class"
+        r"|course"
+        r"|programme|program|play|final|band|league|exam)\b)(?P<object>.+)", "has a home in {object}",
+        "place", 0.8, single=True),
     english("home", "profile",
         rf"(?:I ~live|{I_AM} ~living|we ~live|(?:we're|we are) ~living|{I_AM} ~based) (?:out )?(?:in|near|at|on)"
         r" (?P<object>.+)", "lives in {object}", "place", 0.95, single=True),

@@ -94,6 +94,8 @@ IDENTITY = (
         "{object}岁", "plain", 0.95, single=True),
     chinese("age", "profile", "我~今年~(?P<object>\\d{2}|[一二三四五六七八九]?十[一二三四五六七八九]?)了?$",
         "{object}岁", "plain", 0.9, single=True),
+    chinese("birthday", "profile", f"我的?生日(?:就)?(?P<object>(?:农历|阴历|阳历|阴历的|农历的)?{DATE})$",
+        "生日是{object}", "plain", 0.95, single=True),
     chinese("birthday", "profile", "我的?生日(?:是|在)(?P<object>[^，。]{2,12}?)$", "生日是{object}", "plain",
         0.95, single=True),
     chinese("relationship_status", "profile", "我~(?:跟|和|与)(?P<about>[^，。我]{1,8}?)~(?P<object>领证|结婚|订婚"

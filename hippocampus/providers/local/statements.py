@@ -34,6 +34,7 @@ _TIMELESS = frozenset(
     (
         "name",
         "age",
+        "birthday",
         "origin",
         "habit",
         "rule",
@@ -49,6 +50,16 @@ _TIMELESS = frozenset(
 AHEAD = re.compile(
     r"\b(?:will|going to|due|expecting|moving|starting|starts|flying|coming|visiting|getting|next|tomorrow|until"
     r"|till)\b|要|将|打算|准备|预产期|[下明]",
+    re.IGNORECASE,
+)
+#: What somebody entered is to come, though they entered it: 'signed up for a marathon in October'.
+_ENTERED = re.compile(
+    r"^(?!.*\b(?:last|ago|yesterday)\b).*\b(?:signed up|registered|enrolled|entered|got (?:tickets|a place|a spot)"
+    r"|bought"
+    r" tickets)\b.*\b(?:marathon|half|10k|5k|race|triathlon|ironman|ultra|tournament|competition|championship|course"
+    r"|class"
+    r"|workshop|retreat|camp|conference|exam|test|trip|tour|festival|concert|gig|show|match|game|event|ride|swim|walk|hike"
+    r"|fair|hackathon|audition|programme|program|bootcamp|cup|league)s?\b",
     re.IGNORECASE,
 )
 DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
@@ -628,7 +639,7 @@ def when_of(statement: str, topic: str, turn: Turn) -> str | None:
     """Return the day, month or year that a statement names, resolved against when it was made, or None."""
     if topic.partition(":")[0] in _TIMELESS:
         return None
-    ahead = topic in ("plan", "goal", "pregnancy") or bool(AHEAD.search(statement))
+    ahead = topic in ("plan", "goal", "pregnancy") or bool(AHEAD.search(statement) or _ENTERED.search(statement))
     span = dates.resolve(statement, turn.occurred_at, ahead=ahead)
     return times.iso_dates(span) if span is not None else None
 
