@@ -212,6 +212,13 @@ _KIN_ZH = (
     f"|大?表[哥姐弟妹]|同事"
     f"|朋友|老板|领导|家猫|家狗)"
 )
+#: What somebody said who was spoken of before: '我妈让退队，说中考完再说'.
+_SAYING_ZH = re.compile("(?:就|还|又|也)?说(?!话|好|实|真|到|起|不|明|白|错|服|得|定)[^，。]{2,}")
+#: '有对象了，重庆姑娘，在幼儿园教音乐' goes on about the partner.
+_PARTNER_ZH = re.compile("(?:有|谈|找|交|处)了?(?:个|一个)?(?:对象|女朋友|男朋友|女友|男友)")
+_SOMEBODY_ZH = re.compile("(?:是?个?)?[\u4e00-\u9fff]{1,5}(?:姑娘|小伙子?|女孩子?|男孩子?|妹子|人)$")
+#: Whom a doctor forbids something is of whom was spoken.
+_DOCTOR_ZH = re.compile("(?:医生|大夫)(?:说)?(?:都)?(?:不让|不许|不准|不允许|叫|让)(?=再?(?:吃|喝|抽|碰|沾|戒|忌))")
 #: '老公叫陈明，消防员' says what he does.
 _KIN_NAMED_ZH = re.compile(f"{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH}(?:的名字)?(?:叫|名叫)[^，。]{{1,6}}$")
 _BARE_JOB_ZH = re.compile(
@@ -234,9 +241,9 @@ _OTHER_SUBJECT_ZH = re.compile(
 )
 #: A person who is called by a name: '阿毛走了', '小宋说', '李姐回老家了'.
 NAME_ZH = (
-    "(?:阿(?!姨)[\u4e00-\u9fff]|小(?!时|区|孩|心|声|学|票|朋|姐|伙|事|说|型|组|店|半|龙|家|年|长|名|的|吃|睡|赚)[\u4e00-\u9fff]"
+    "(?:阿(?!姨)[\u4e00-\u9fff]|小(?!姨|时|区|孩|心|声|学|票|朋|姐|伙|事|说|型|组|店|半|龙|家|年|长|名|的|吃|睡|赚)[\u4e00-\u9fff]"
     "|老(?!家|是|师|板|婆|公|伴|人|实|了|爸|妈|大|二|三|幺|天|头|乡|早|年|客|总|妹|弟|哥|姐|想|不|去|爱|喜|样|城|房|毛|豆)"
-    "[\u4e00-\u9fff]|[\u4e00-\u9fff][姐哥姨叔婶](?![姐妹哥弟们夫])|(?!我)[\u4e00-\u9fff](?:总|老师|经理|主任|医生))"
+    "[\u4e00-\u9fff]|(?![大小二三四][姨叔])[\u4e00-\u9fff][姐哥姨叔婶](?![姐妹哥弟们夫])|(?!我)[\u4e00-\u9fff](?:总|老师|经理|主任|医生))"
 )
 OTHERS_ZH = re.compile(
     f"{NAME_ZH}"
@@ -266,7 +273,9 @@ _NOT_STATED_ZH = re.compile(
 _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
 _FILLERS_ZH = frozenset(("对", "嗯", "好", "是", "行", "没", "不", "有", "会", "要", "想", "爱", "怕"))
 #: Said to the other, in passing: '我恐高你可得拉着我'.
-_ASIDE_ZH = re.compile("(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的)$")
+_ASIDE_ZH = re.compile(
+    "(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的|敢信)$|(?<=..)(?:行不行|好不好|不行吗)$"
+)
 #: '跟同事合租，在静安寺附近' is one statement.
 _WHERE_ZH = re.compile("(?:就)?在(?!.*(?:上班|工作|[读教]书|当|做|学|实习|干))[\u4e00-\u9fff]{2,7}$")
 _PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
@@ -418,6 +427,7 @@ _SPELLING_EN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"\bive\b", "I've"),
         (r"\b(do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt\b", r"\1n't"),
         (r"\bcannot\b", "can't"),
+        (r"\bif you (?:please|don't mind|wouldn't mind)\b", "please"),
         (r"\bain't\b", "isn't"),
         (r"\bu\b(?!\.)", "you"),
         (r"\bur\b", "your"),
@@ -497,7 +507,7 @@ _SCOTS = re.compile(
 #: A word of the table above: most texts have none.
 _CASUAL_EN = re.compile(
     r"\b(?:i[mv]e?|after [a-z]+ing|the (?:wife|missus|hubby|husband|mrs)|ain't|(?:do|does|did|ca|wo|is|was|are"
-    r"|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
+    r"|have|has|had|would|should|could)nt|cannot|if you (?:please|don't mind|wouldn't mind)|ur?|[rn&]|plz|plss?"
     r"|guess who|tmr\w?|tomoz|lil|s?hes|theres|whos|thats|(?:dad|mom|mum|sister|brother|boyfriend|girlfriend)s"
     r"|bday|hub\w+"
     r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
@@ -542,6 +552,12 @@ _ASIDE_EN = re.compile(
 _INTRODUCED_EN = re.compile(
     rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/'"
     rf" -]{{3,40}}){{1,4}}(?=[.!]|$)"
+)
+#: 'my boyfriend Caio he is in Recife' goes on with him.
+_RUN_ON_EN = re.compile(
+    rf"\b(?P<who>(?i:my"
+    rf"|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN.replace('?P<about>', '?:')}(?: {patterns_en.NAME})?)"
+    r",? (?=(?:he|she)(?:'s| is| was| has| works| lives| studies| moved| got)\b)"
 )
 #: 'the piano and the violin' is one object, not two clauses.
 _AND_THE_EN = re.compile(
@@ -691,6 +707,7 @@ def _unquoted(text: str) -> str:
 def _english(text: str, *, speaks: bool) -> Iterator[str]:
     text = _DIAGNOSED_EN.sub("", _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", spelled_out(text))))
     before = ""
+    text = _RUN_ON_EN.sub(r"\g<who>; ", text)
     text = _AND_THE_EN.sub(" and ", text)
     text = _NAMES_EN.sub(r"\g<who> called ", text)
     text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
@@ -727,6 +744,7 @@ def _subject_lacks(clause: str, *, speaks: bool, before: str) -> str | None:
 def _chinese(text: str) -> Iterator[str]:
     subject = "我"
     kin = ""
+    others = False
     if _CANTONESE.search(text):
         for spelling, word in _SPELLING_CANTONESE:
             text = spelling.sub(word, text)
@@ -751,6 +769,13 @@ def _chinese(text: str) -> Iterator[str]:
             clause = f"我{clause}"
         if kin and before and _KIN_NAMED_ZH.match(before) and _BARE_JOB_ZH.match(clause):
             clause = f"{kin}{'' if clause.startswith(('是', '当', '做')) else '是'}{clause}"
+        if _SAYING_ZH.match(clause) or (others and not _SUBJECT_ZH.match(clause) and not _KIN_SUBJECT_ZH.match(clause)):
+            continue
+        others = bool(_PARTNER_ZH.search(before) and _SOMEBODY_ZH.match(clause))
+        if others:
+            continue
+        if told := _DOCTOR_ZH.match(clause):
+            clause = f"{told[0]}{subject or '他'}{clause[told.end() :]}"
         if own := _KIN_SUBJECT_ZH.match(clause):
             subject = kin = own["kin"]
         elif _SUBJECT_ZH.match(clause):

@@ -45,8 +45,8 @@ def family(
     """Return a family; its regex ignores case except in `[A-Z]`."""
     compiled = re.compile(regex.replace("[A-Z]", "(?-i:[A-Z])"), re.IGNORECASE)
     pattern = Pattern(topic, fact_type, compiled, text, "clause", confidence, single)
-    # 吉他 and 其他 are nobody.
-    refuse = refuse.replace("[A-Z]", "(?-i:[A-Z])").replace("[你他她]", "(?:[你您她]|(?<![吉其])他)")
+    # 吉他, 其他 and 氯雷他定 are nobody.
+    refuse = refuse.replace("[A-Z]", "(?-i:[A-Z])").replace("[你他她]", "(?:[你您她]|(?<![吉其])他(?![汀定林唑滨]))")
     refusing = re.compile(refuse, re.IGNORECASE) if refuse else None
     return Family(pattern, whom, refusing)
 

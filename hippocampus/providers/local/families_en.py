@@ -23,7 +23,8 @@ _ANIMAL = (
 _NOT = r"\b(?:not|never|no longer|isn't|wasn't|aren't|don't|doesn't|didn't|haven't|hasn't|without)\b"
 
 _CONDITION = (
-    r"(?:[a-z]{3,}(?:itis|osis|emia|aemia|algia|phobia|plegia|sclerosis|lepsy|pnea|pnoea|uria|pathy|noma|cardia)"
+    r"(?:(?!(?:sym|em|a|tele|anti)pathy|(?:dia|pro)gnosis|hypnosis|osmosis|symbiosis|metamorphosis|nostalgia|academia"
+    r"|bohemia|(?:xeno|homo|trans|islamo)phobia)[a-z]{3,}(?:itis|osis|emia|aemia|algia|phobia|plegia|sclerosis|lepsy|pnea|pnoea|uria|pathy|noma|cardia)"
     r"|asthma"
     r"|dementia|alzheimer'?s|cancer|leukaemia|parkinson'?s|diabet(?:es|ic)|prediabetic|migraines?|epilep(?:sy|tic)"
     r"|anxiety|depress(?:ion|ed)|insomnia|adhd|(?-i:ADD)|autis(?:m|tic)|dyslexi[ac]|dyspraxi[ac]|ocd|ptsd|bipolar|eczema"
@@ -34,7 +35,8 @@ _CONDITION = (
     r"|attack|failure|murmur)|stroke|pacemaker|stent|epipen|lupus|shingles|long covid|pcos|menopause|perimenopause"
     r"|pre-?eclampsia|cmpa|lactose intoleran\w+|claustrophobi[ac]|colou?r[- ]?blind|deaf|hearing aids?|stress "
     r"(?:fracture|reaction|injury)|(?:torn|ruptured|bulging|slipped|pulled) [a-z]+"
-    r"|cysts?|tumou?rs?|lump|polyps?|fibroids|blood clots?|pneumonia|hepatitis|an(?:a)?emia|low iron|stammer"
+    r"|cysts?|(?:macular )?degeneration|detached retina|tumou?rs?|lump|polyps?|fibroids|blood clots?|pneumonia"
+    r"|hepatitis|an(?:a)?emia|low iron|stammer"
     r"|stutter|burnout|panic attacks?|sleep apn(?:o)?ea|restless legs|chronic (?:pain|fatigue|[a-z]+)|rsi"
     r"|tennis elbow|carpal tunnel|frozen shoulder|plantar fasciitis|shin splints|tendinitis|concussion)"
 )
@@ -115,7 +117,8 @@ _MILESTONE = (
     r"|completed|joined|adopted|published|retired|got (?:in|into|accepted|hired|promoted|fired|the job|the keys|the"
     r" house|(?:the |my |all )?[a-z]+ off|tickets)|made (?:states|nationals|the team|the squad|partner|redundant)"
     r"|became"
-    r"|been promoted|applied (?:to|for)|enrolled|signed (?:up|the|a)|launched|started|quit|gave up|given up|stopped"
+    r"|been promoted|applied (?:to|for)|st(?:ood|epped) down|enrolled|signed (?:up|the|a)|launched|started|quit"
+    r"|gave up|given up|stopped"
     r"|took up|taken up|handed (?:in|my)|finished|booked|deferred|won|lost (?:my|our) [a-z]+|quali(?:fy|fied)"
     r"|retraining|training (?:as|to be|for)|certificate|licen[cs]e|diploma|citizenship|visa|diagnosed|elected|accepted"
     r"|awarded|recovered)"
@@ -663,7 +666,8 @@ DATED = (
         refuse=r"^(?:that|this|there|these|those|what|who|how|when|if|can't|the (?:film|match|shop|weather|news"
             r"|bus))\b|\b(?:you|your|yours|weather|gorgeous"
         r"|lovely|is (?:fine|good|ok|okay|great|perfect|best|free)|suits|works for|can do|would|could|might"
-        r"|thought|said|joke|episode|season \d)\b", confidence=0.75),
+        r"|thought|said|joke|episode|season \d)\b|\bas (?:promised|planned|agreed|expected|usual|scheduled)$",
+        confidence=0.75),
 )
 PLANS = (
     family("plan", "custom", rf"^(?=.*{_FUTURE})(?=.*(?:\b(?:on|at|in|from|this|next|by|until|till|til|for|before"

@@ -132,8 +132,12 @@ _NOT_A_PLACE_ZH = re.compile(
     "|那|哪|旁边|对面|等|忙|想|看|做|开|写|吃|睡|加班|开会"
 )
 _UNDECIDED_ZH = re.compile("还?没(?:有)?(?:定(?!期)|想好|决定|确定|着落)")
+#: Homework and meetings of a day, by a bare verb.
+_ERRAND_ZH = re.compile(
+    "(?:今天|明天|后天|今晚|明晚|周[一二三四五六日天]|下周[一二三四五六日天]?)(?:就|要|得|会)*[交写背起睡说见看聊]"
+)
 _PARTICLE_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|哈+)+$")
-_TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
+_TAIL_ZH = re.compile("(?:(?<!生)了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
 
 
 def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
@@ -161,6 +165,8 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
     if shape == "role" and text.startswith("不"):
         return None
     if shape == "place" and _NOT_A_PLACE_ZH.search(text):
+        return None
+    if shape == "action" and _ERRAND_ZH.fullmatch(text):
         return None
     if shape in ("action", "occasion", "event_zh"):
         return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")

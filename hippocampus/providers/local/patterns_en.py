@@ -153,6 +153,11 @@ def listed(member: str) -> str:
     return rf"{member}(?:(?:, (?:and )?| and | & ){also})*"
 
 
+_AGE = (
+    r"(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[- ](?:one|two|three|four|five|six|seven|eight"
+    r"|nine))?"
+    r"|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen)"
+)
 _PROPER = r"(?:the )?(?!I\b|I')[A-Z][\w'’-]*(?: (?:(?:of|de|la|del|the) )?(?!I\b|I')[A-Z][\w'’-]*)*"
 #: Names of places that nothing is said of: not 'Rome and Tom hasn't'.
 PLACE_NAMES = (
@@ -220,6 +225,8 @@ IDENTITY = (
     english("name", "profile",
         rf"{I_AM} (?P<object>[A-Z][a-z]+(?<!ish)(?<!ese)(?<!ian)(?<!can)(?<!nch)(?<!tch)(?<!ing))$",
         "is called {object}", "name", 0.7, single=True),
+    english("age", "profile", rf"{I_AM} ~(?P<object>{_AGE})(?: years old| now| this year)?$", "is {object} years old",
+        "plain", 0.9, single=True),
     english("age", "profile", rf"{I_AM} ~(?P<object>\d{{1,2}}) years old\b.*", "is {object} years old",
         "plain", 0.95, single=True),
     english("age", "profile", r"I ~turned (?P<object>\d{1,2})\b.*", "is {object} years old", "plain", 0.95,
@@ -286,6 +293,9 @@ WORK = (
         r"\b(?:for )?(?:(?:[a-z]+ty|[a-z]+teen|ten|five|six|seven|eight|nine|\d+)(?:[- ][a-z]+)? years|(?:all "
         r")?my (?:whole "
         r")?(?:working )?life)\b.*)", "{object}", "event", 0.85),
+    english("work_history", "profile", r"I ~(?P<object>was an? (?:[a-z-]+ ){1,3}(?:at|in|for|with"
+        r"|on) .*\bfor (?:(?:almost"
+        r"|nearly|over|about|more than) )?(?:[a-z-]+|\d+)(?: odd)? years\b.*)", "{object}", "event", 0.85),
     english("occupation", "profile", rf"(?:I ~work|{I_AM} ~working) (?:as|like) (?P<object>an? .+)",
         "works as {object}", "role", 0.95, single=True),
     english("occupation", "profile", rf"I ~(?:start|begin|started|am starting) .*?\bas (?P<object>(?:an? |the"
@@ -352,6 +362,9 @@ WORK = (
         r"|startup|salon|agency)\b.*)", "runs {object}", "event", 0.85, single=True),
 )
 STUDY = (
+    english("school", "profile", rf"{I_AM} ~at (?P<object>(?:the )?(?:University of [A-Z]\w+(?: [A-Z]\w+)*|TU [A-Z]\w+"
+        r"|(?:[A-Z][\w'.&-]* ){1,3}(?:University|Uni|College|Polytechnic|Institute)(?: of [A-Z]\w+)?))\b.*",
+        "is at {object}", "plain", 0.85, single=True),
     english("studies", "profile", r"(?:I've|I have) ~been (?:learning|studying|teaching myself|taking up)"
         r" (?P<object>(?!more|about|so|as|how (?!to)|from|new"
         r" things|hard|a lot).+?)(?: (?:for|since|on|with|from) .+)?$", "is learning {object}", "list", 0.85),
@@ -389,7 +402,8 @@ FAMILY = (
     english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}{_NOT_PHONED}(?:'s name is|(?:'s"
         rf"| is) (?:named|called)|,? (?:named|called)|,)? (?:is )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.9),
-    english("family:name", "profile", rf"(?P<object>{NAME}) is (?:my|our) {KIN_MODIFIER}{KIN}\b.*",
+    english("family:name", "profile", rf"(?P<object>{NAME})(?:,? (?:is|being|who is)|'s) (?:my|our)"
+        rf" {KIN_MODIFIER}{KIN}\b.*",
         "has a {about} called {object}", "name", 0.9),
     english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}{_NOT_PHONED}(?:'s name is|(?:'s"
         rf"| is) (?:named|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",

@@ -158,7 +158,7 @@ _KIN_FIRST = re.compile(
     rf"|家)?{patterns_zh.KIN.replace('<about>', '<kin>')}",
     re.IGNORECASE,
 )
-_GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
+_GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family", "family:birth"))
 #: Of these, a Chinese clause without a subject says too little by itself.
 #: Beside these a clause may state more.
 _SLIGHT = frozenset(("family:name", "family:surname", "name"))
