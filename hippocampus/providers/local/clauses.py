@@ -566,7 +566,7 @@ _AND_THE_EN = re.compile(
 #: 'three kids: Mia, Noah and Ben' says what they are called.
 _NAMES_EN = re.compile(
     rf"\b(?P<who>(?i:kids|children|sons|daughters|boys|girls|twins|sisters|brothers|siblings))(?: ?[:–—(]| -) ?"
-    rf"(?={patterns_en.NAMES}(?:[.,;!)]|$))"
+    rf"(?={patterns_en.NAMES}(?:[.;!)]|$))"
 )
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:as of|since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b"

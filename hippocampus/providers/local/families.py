@@ -135,7 +135,7 @@ _FULL_EN = {
 _SAME_EN = frozenset(
     words.listed(
         """was will would can can't could couldn't may might must should shall won't didn't did had hadn't wasn't got
-        read put cut set quit hurt let shut hit bet cost met won lost ran made sold bought took went saw gave found
+        read put cut set quit hurt let shut hit bet cost met won lost lent ran made sold bought took went saw gave found
         wasn never cannot has doesn't isn't hasn't"""
     )
 )

@@ -487,7 +487,8 @@ WORK = (
         rf" (?:an? |the |my |their )?(?P<object>(?:[a-z-]+ ){{0,2}}?{OCCUPATION}|team lead|sous chef|head chef|head"
         rf" of [a-z ]+"
         rf"|deputy head|partner at [A-Z]\w+)\b", single=True,
-        refuse=r"\b(?:need|see|seeing|seen|saw|want|wanted|call|calling|called|with|met|meeting|visiting|consulting"
+        refuse=r"\bbeen to (?:the|my|an?|see) |\b(?:need|see|seeing|seen|saw|want|wanted|call|calling|called|with"
+            r"|met|meeting|visiting|consulting"
             r"|hiring|booking|ringing|phoning|texting|messaging|paying|dating|(?:talking|speaking) to|know|asked|hired"
             r"|book|to (?:the|my|a) (?:doctor"
         r"|dentist|physio|vet|nurse|manager)|found|from|off|under|beside|for|by|like) (?:an? |the |my )?(?:\w+ "

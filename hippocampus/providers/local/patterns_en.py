@@ -158,7 +158,10 @@ _AGE = (
     r"|nine))?"
     r"|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen)"
 )
-_PROPER = r"(?:the )?(?!I\b|I')[A-Z][\w'’-]*(?: (?:(?:of|de|la|del|the) )?(?!I\b|I')[A-Z][\w'’-]*)*"
+_PROPER = (
+    r"(?:the )?(?!I\b|I'|(?:Mum|Mom|Dad|Gran|Nan|Grandma|Grandpa)\b)[A-Z][\w'’-]*"
+    r"(?: (?:(?:of|de|la|del|the) )?(?!I\b|I')[A-Z][\w'’-]*)*"
+)
 #: Names of places that nothing is said of: not 'Rome and Tom hasn't'.
 PLACE_NAMES = (
     rf"{listed(_PROPER)}(?=$|[,.;!]| (?!(?:is|are|was|were|has|had|did|does|went|came|said|says|loved|liked)\b"
@@ -176,6 +179,15 @@ INSTRUMENTS = listed(
 _SPORTS = (
     r"(?:chess|football|soccer|basketball|tennis|badminton|volleyball|baseball|hockey|golf|rugby|cricket|squash|padel"
     r"|netball|darts|snooker)\b"
+)
+#: 'My brothers are Dutch and German' names nobody.
+_NO_KIND = r"(?!.*(?:ish|ese|ian|can|nch|tch|man|lic|lim|ist|ios|ans|eek|iss|ew)s?\b)"
+_DESCRIBED = (
+    r"(?!(?:all |very |quite |really |too |so |pretty |a bit |rather |mostly )*(?:boring|varied|limited|expensive"
+    r"|simple"
+    r"|different|few|weird|changing|none|private|many|mixed|broad|cheap|similar|same|wrong|rubbish|terrible|fine|good|great"
+    r"|bad|better|best|clear|obvious|open|taken|gone|here|there|not|my|our|on|in|at|by|from|with|of|up|out|based|often"
+    r"|usually|sold|full|closed|available)\b)"
 )
 _SEVERAL_KIN = (
     r"(?P<about>daughters|sons|kids|children|sisters|brothers|nieces|nephews|cousins|aunts|uncles|grandsons"
@@ -363,7 +375,8 @@ WORK = (
 )
 STUDY = (
     english("school", "profile", rf"{I_AM} ~at (?P<object>(?:the )?(?:University of [A-Z]\w+(?: [A-Z]\w+)*|TU [A-Z]\w+"
-        r"|(?:[A-Z][\w'.&-]* ){1,3}(?:University|Uni|College|Polytechnic|Institute)(?: of [A-Z]\w+)?))\b.*",
+        r"|(?:[A-Z][\w'.&-]* ){1,3}(?:University|Uni|College|Polytechnic"
+        r"|Institute)(?: of [A-Z]\w+)?))\b(?! (?-i:[A-Z])).*",
         "is at {object}", "plain", 0.85, single=True),
     english("studies", "profile", r"(?:I've|I have) ~been (?:learning|studying|teaching myself|taking up)"
         r" (?P<object>(?!more|about|so|as|how (?!to)|from|new"
@@ -394,7 +407,8 @@ STUDY = (
 )
 FAMILY = (
     english("family:name", "profile", rf"(?:my|our) (?:two |three |four |five |other )?{KIN_MODIFIER}{_SEVERAL_KIN}"
-        rf"(?:'s names|'names|' names)? are (?:called |named )?(?P<object>{NAMES})$", "has a {about} called {object}",
+        rf"(?:'s names|'names|' names)? are (?:called |named |{_NO_KIND}(?=.* and ))(?P<object>{NAMES})$",
+        "has a {about} called {object}",
         "names", 0.9),
     english("family:name", "profile", rf"{I_HAVE} ~(?:an?|one) {KIN_MODIFIER}{KIN},? (?:named |called |who is called "
         rf"|whose name is |by the name of )?(?P<object>{NAME})\b.*",
@@ -585,13 +599,13 @@ HEALTH = (
 )
 TASTE = (
     english("preference", "preference", r"my (?:main |biggest |other |favou?rite |only |new )*(?:hobb(?:y|ies)"
-        r"|interests?|passions?|pastimes?)(?:'s| is| are| includes?)(?: mainly| mostly)? (?P<object>.+)",
+        rf"|interests?|passions?|pastimes?)(?:'s| is| are| includes?)(?: mainly| mostly)? {_DESCRIBED}(?P<object>.+)",
         "likes {object}", "items", 0.85),
     english("favorite", "preference", r"my (?:(?:top|first|number one|no\.? ?1|main) (?:two"
         r" |three |four |five )?(?:picks?|choices?|favou?rites?)|(?:all[- ]time|absolute|number one) (?:fave"
         r"|favou?rite)s?"
         r"|go-tos?)(?: for (?:an? |the |my )?(?P<about>[a-z]+(?: [a-z]+)?))?(?:'s| is| would be| are| has always been)"
-        r" (?:probably |definitely |still |always |easily |hands down )*(?P<object>.+)",
+        rf" (?:probably |definitely |still |always |easily |hands down )*{_DESCRIBED}(?P<object>.+)",
         "has as top choice {about}: {object}", "titles", 0.9),
     english("favorite", "preference", r"my go-to (?P<about>[a-z]+(?: [a-z]+)?)(?:'s| is| are) (?P<object>.+)",
         "has as favourite {about} {object}", "title", 0.9),
@@ -673,7 +687,8 @@ MENTIONS = (
     english("pet", "profile", _MY + rf"(?P<object>{ANIMAL}))\b(?! (?:food|toy|bed|hair)).*", "has {a_object}",
         "plain", 0.85),
     english("owns", "custom",
-        _MY + r"(?:new )?(?P<object>car|bike|bicycle|motorbike|guitar|piano|violin|camera|van|truck|boat"
+        r"(?!.*\b(?:sold|selling|stolen|scrapped|totall?ed|wrote off|traded in|gave away|returned)\b)" + _MY
+        + r"(?:new )?(?P<object>car|bike|bicycle|motorbike|guitar|piano|violin|camera|van|truck|boat"
         r"|Toyota|Honda|Prius|Tesla|Volvo|Vespa|garden))\b.*", "has {a_object}", "plain", 0.8),
 )
 # fmt: on
