@@ -18,14 +18,19 @@ _SOMEBODY_EN = (
     rf"(?:(?:my|our|an?|the|some|his|her|their) {_PEOPLE_EN}\b(?!'s? (?!(?:[a-z0-9]+ )?{_OCCASION_EN}))"
     r"(?!,? and (?:me|I|myself|us)\b)|him\b|her\b(?! \w)|them\b|(?:someone|somebody) else\b)"
 )
-_NAME_EN = r"(?-i:(?!I\b|Christmas|Easter|Xmas|Diwali|Eid|Hanukkah|Thanksgiving|New\b|[A-Z][a-z]*day\b)[A-Z][a-z]+)"
+#: No feast, no month, and nowhere that things are bought for.
+_NAME_EN = (
+    r"(?-i:(?!I\b|Christmas|Easter|Xmas|Diwali|Eid|Hanukkah|Thanksgiving|Halloween|New\b|Uni\b|University|Work|School"
+    r"|(?:Jan|Febr)uary|March|April|May|June|July|August|(?:Sept|Nov|Dec)ember|October|[A-Z][a-z]*day\b)[A-Z][a-z]+)"
+)
 _TO_GIVE_EN = (
     r"\b(?:gifts?|presents?|surprise) for (?!me\b|myself|us\b|ourselves|life\b|[a-z]+ing\b)"
     rf"|\bto give (?:to )?(?:{_SOMEBODY_EN}|{_NAME_EN})"
 )
 #: What was bought, and for whom, in one clause; after 'got as a gift' it is the speaker's.
 _FOR_EN = re.compile(
-    rf"{_TO_GIVE_EN}|\bfor {_SOMEBODY_EN}|(?<!got )\b(?:bought|ordered|picked up|made|chose|choosing|buying) .*\bas an?"
+    rf"{_TO_GIVE_EN}|\bfor {_SOMEBODY_EN}|\bfor {_NAME_EN}(?: and {_NAME_EN})?(?=$|[,.!;]| (?:for|as|on|to|last|this)\b"
+    rf"|'s {_OCCASION_EN})|(?<!got )\b(?:bought|ordered|picked up|made|chose|choosing|buying) .*\bas an?"
     r" (?:[a-z]+ )?(?:gift|present|surprise)\b",
     re.IGNORECASE,
 )
@@ -41,7 +46,7 @@ _TWO_OBJECTS_EN = re.compile(
 _IT_IS_FOR_EN = re.compile(
     r"^\W*(?:(?:and|but|though|well|actually|so),? )*(?:(?:it|that|this|they|which)(?:'s| is| was|'re| are| were) )?"
     rf"(?:actually |really |all |just |meant (?:as |to be )?|as )*(?:(?:an? |the )?(?:[a-z]+ ){{0,2}}?{_TO_GIVE_EN}"
-    rf"|for (?:{_SOMEBODY_EN}|{_NAME_EN}(?! and I\b))|not for me\b)",
+    rf"|for (?:{_SOMEBODY_EN}|{_NAME_EN}(?! and (?:I|me|us)\b))|not for me\b)",
     re.IGNORECASE,
 )
 #: Whoever only has something bought nothing.
@@ -57,7 +62,7 @@ _PERSON_ZH = (
     f"|外孙|外甥|小姨|大姨|同事|朋友|同学|老师|老板|领导|邻居|徒弟|师傅|别人|人家|[他她]们?|{clauses.NAME_ZH})"
 )
 _FOR_ZH = re.compile(
-    f"给{_SELF_ZH}我?(?:家|的|们)?{_PERSON_ZH}[^，。我]{{0,4}}?(?:买|换|订|定|入手|挑|选|配|置办|添|养|领养|抱)"
+    f"[给帮替]{_SELF_ZH}我?(?:家|的|们)?{_PERSON_ZH}[^，。我]{{0,4}}?(?:买|换|订|定|入手|挑|选|配|置办|添|养|领养|抱)"
     f"|(?:买|换|订|定|入手|挑|选|领养|抱)[^，。]{{1,14}}?(?:送给?|给)(?!我(?:[的，。]|$)){_SELF_ZH}我?(?:家|的|们)?{_PERSON_ZH}"
 )
 _IT_IS_FOR_ZH = re.compile(
