@@ -202,8 +202,8 @@ _LEAD_ZH = re.compile(
 _NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
 #: '两个孩子：乐乐、安安' says what they are called.
 _NAMES_ZH = re.compile(
-    f"(?P<kin>{patterns_zh.COUNT}个(?:孩子|女儿|儿子|小孩|娃|姐姐|妹妹|哥哥|弟弟))[，,：: ]*(?:名字)?(?:分别)?(?:是"
-    f"|叫)?"
+    f"(?P<kin>{patterns_zh.COUNT}个(?:孩子|女儿|儿子|小孩|娃|姐姐|妹妹|哥哥|弟弟))[，,：: ]*"
+    "(?:名字)?(?:分别)?(?:是|叫)?"
     f"(?={objects.NAME_ZH}(?:[、和跟/]{objects.NAME_ZH})+(?:[。.！!，,]|$))"
 )
 _ME = "(?:我们|咱们|我|咱|俺)"
@@ -273,9 +273,7 @@ _NOT_STATED_ZH = re.compile(
 _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
 _FILLERS_ZH = frozenset(("对", "嗯", "好", "是", "行", "没", "不", "有", "会", "要", "想", "爱", "怕"))
 #: Said to the other, in passing: '我恐高你可得拉着我'.
-_ASIDE_ZH = re.compile(
-    "(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的|敢信)$|(?<=..)(?:行不行|好不好|不行吗)$"
-)
+_ASIDE_ZH = re.compile("(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的|敢信)$|(?<=..)(?:行不行|不行吗)$")
 #: '跟同事合租，在静安寺附近' is one statement.
 _WHERE_ZH = re.compile("(?:就)?在(?!.*(?:上班|工作|[读教]书|当|做|学|实习|干))[\u4e00-\u9fff]{2,7}$")
 _PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
@@ -555,8 +553,8 @@ _INTRODUCED_EN = re.compile(
 )
 #: 'my boyfriend Caio he is in Recife' goes on with him.
 _RUN_ON_EN = re.compile(
-    rf"\b(?P<who>(?i:my"
-    rf"|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN.replace('?P<about>', '?:')}(?: {patterns_en.NAME})?)"
+    rf"\b(?P<who>(?i:my|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN.replace('?P<about>', '?:')}"
+    rf"(?: {patterns_en.NAME})?)"
     r",? (?=(?:he|she)(?:'s| is| was| has| works| lives| studies| moved| got)\b)"
 )
 #: 'the piano and the violin' is one object, not two clauses.

@@ -35,7 +35,7 @@ _FOR_OR_SINCE = re.compile(rf"\b(?P<word>for|since) (?:{holidays.ENGLISH}|{holid
 _BARE_DAY = re.compile(
     r"\bthe (?:(?P<day>\d{1,2})(?:st|nd|rd|th)|(?P<word>[a-z]+(?:[- ][a-z]+)?))"
     r"(?= of (?:the|this|next) month|$|[,.;!)]| (?:at|in the|with|for|to|so|and|instead|now|from|until|till|because)\b)"
-    f"|(?<![0-9一二三四五六七八九十廿月年第.])(?P<han>{_HAN})[号日](?![0-9楼线店院]|电|文)",
+    f"|(?<![0-9一二三四五六七八九十廿月年第.])(?P<han>{_HAN})[号日](?![0-9楼线店院房桌球馆厅门车人]|公寓|出口|选手|文件|电)",
     re.IGNORECASE,
 )
 _ORDINALS = (
@@ -76,7 +76,7 @@ def resolve(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
             ahead = False
         elif not ahead:
             text = text[: match.start()] + text[match.end() :]
-    return times.resolve(text, now, ahead=ahead) or _bare_day(text, now, ahead=ahead)
+    return times.resolve(text, now, ahead=ahead)
 
 
 #: Where a day lies that took the place of another.
@@ -111,7 +111,7 @@ def beside(text: str, sentence: Sentence, known: str) -> str | None:
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def _bare_day(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
+def bare_day(text: str, now: datetime, *, ahead: bool) -> TimeSpan | None:
     """Return the next day of that number, or the last one, if a text names one without its month."""
     match = _BARE_DAY.search(text)
     if match is None:

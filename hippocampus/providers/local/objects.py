@@ -137,7 +137,9 @@ _ERRAND_ZH = re.compile(
     "(?:今天|明天|后天|今晚|明晚|周[一二三四五六日天]|下周[一二三四五六日天]?)(?:就|要|得|会)*[交写背起睡说见看聊]"
 )
 _PARTICLE_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|哈+)+$")
-_TAIL_ZH = re.compile("(?:(?<!生)了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
+_TAIL_ZH = re.compile(
+    "(?:(?<!^生)(?<![^学先医考新]生)了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$"
+)
 
 
 def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
@@ -398,7 +400,7 @@ def names(text: str) -> list[str]:
 
 
 def titles(text: str, *, chinese: bool) -> list[str]:
-    """Return the members of a list of three titles or more: one of two may be in a title, as in 'Salt and Pepper'."""
+    """Return the members of a list of titles; 'and' between only two may be in one, as in 'Salt and Pepper'."""
     if chinese:
         pieces = re.split("、|(?<=》)[和跟与]" if "《" in text else "、|[和跟](?!平)", text)
     else:

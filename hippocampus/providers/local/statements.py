@@ -55,14 +55,14 @@ AHEAD = re.compile(
 #: What somebody entered is to come, though they entered it: 'signed up for a marathon in October'.
 _ENTERED = re.compile(
     r"^(?!.*\b(?:last|ago|yesterday)\b).*\b(?:signed up|registered|enrolled|entered|got (?:tickets|a place|a spot)"
-    r"|bought"
-    r" tickets)\b.*\b(?:marathon|half|10k|5k|race|triathlon|ironman|ultra|tournament|competition|championship|course"
-    r"|class"
-    r"|workshop|retreat|camp|conference|exam|test|trip|tour|festival|concert|gig|show|match|game|event|ride|swim|walk|hike"
+    r"|bought tickets)\b.*\b(?:marathon|half|10k|5k|race|triathlon|ironman|ultra|tournament|competition|championship"
+    r"|course|class|workshop|retreat|camp|conference|exam|test|trip|tour|festival|concert|gig|show|match|game|event|ride|swim|walk|hike"
     r"|fair|hackathon|audition|programme|program|bootcamp|cup|league)s?\b",
     re.IGNORECASE,
 )
 DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
+#: In these 'the 14th' and '14号' are days, not numbers of houses and sizes.
+_ON_DAYS = DATED_TOPICS | {"family", "pregnancy", "work_change"}
 #: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(
     (
@@ -420,9 +420,8 @@ _PARTING = re.compile(
     rf"(?:dumped|left) me\b[^,.;!?]*"
     r"|(?:I|I've) (?:\w+ )?(?:dumped|broke up with|broken up with|split (?:up )?with|finished with|ended "
     r"(?:it|things) with)"
-    rf" (?:{patterns_en.NAME}|{_PARTNER})[^,.;!?]*|(?:I|I've) (?:\w+ )?left (?:(?P<left>{patterns_en.NAME})(?! at\b"
-    rf"| in\b)"
-    rf"|{_PARTNER})[^,.;!?]*"
+    rf" (?:{patterns_en.NAME}|{_PARTNER})[^,.;!?]*|(?:I|I've) (?:\w+ )?left"
+    rf" (?:(?P<left>{patterns_en.NAME})(?! at\b| in\b)|{_PARTNER})[^,.;!?]*"
     r"|(?:I'm|I am) (?:single|on my own) (?:again|now)\b[^,.;!?]*)"
 )
 _NO_COUPLE = re.compile(
@@ -641,6 +640,8 @@ def when_of(statement: str, topic: str, turn: Turn) -> str | None:
         return None
     ahead = topic in ("plan", "goal", "pregnancy") or bool(AHEAD.search(statement) or _ENTERED.search(statement))
     span = dates.resolve(statement, turn.occurred_at, ahead=ahead)
+    if span is None and topic.partition(":")[0] in _ON_DAYS:
+        span = dates.bare_day(statement, turn.occurred_at, ahead=ahead)
     return times.iso_dates(span) if span is not None else None
 
 
