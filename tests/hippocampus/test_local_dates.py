@@ -8,6 +8,7 @@ import pytest
 
 from hippocampus.providers.local import dates
 from hippocampus.providers.local import facts as local_facts
+from hippocampus.records import ConversationSlice, Turn
 from hippocampus.text import times
 from tests.support.provider_conformance import START, conversation
 
@@ -48,6 +49,8 @@ def test_ranges_and_holidays_are_dates(text: str, ahead: bool, when: str | None)
         ("We'll be in Crete from 3 to 9 May.", "will be in Crete from 3 to 9 May", "-05-03/"),
         ("国庆节我们打算去成都。", "打算国庆节去成都", "-10-01/"),
         ("我春节要回老家。", "打算春节回老家", "-02-"),
+        ("圣诞节去我妈家。", "圣诞节去自己妈妈家", "-12-24/"),
+        ("国庆去我姐家住几天。", "国庆去自己姐姐家住几天", "-10-01/"),
     ],
 )
 def test_a_plan_keeps_its_date(line: str, text: str, when: str) -> None:
@@ -79,6 +82,54 @@ def test_a_plan_at_a_distance_keeps_the_date_that_is_meant(line: str, when: str)
     """Said on Monday, 2 March 2026."""
     (plan,) = local_facts.of_slice(conversation(("user", line)))
     assert (plan.key.partition(":")[0], plan.value["when"]) == ("plan", when)
+
+
+@pytest.mark.parametrize(
+    ("line", "when"),
+    [
+        ("Signed up for a half marathon in October.", "2026-10"),
+        ("I signed up for the marathon in April.", "2026-04"),
+        ("I enrolled on a course starting in January.", "2026-01"),
+        ("I signed up for a course in October last year.", "2025-10"),
+        ("I ran a half marathon in October.", "2025-10"),
+        ("I won a race in October.", "2025-10"),
+        ("The flight got pushed back to the 14th.", "2025-11-14"),
+        ("The exam was postponed to the 3rd.", "2025-12-03"),
+        ("The party is on the twentieth.", "2025-11-20"),
+        ("I have surgery on the thirty-first.", "2025-12-31"),
+        ("航班改到14号了。", "2025-11-14"),
+        ("考试推迟到二十号。", "2025-11-20"),
+        ("My birthday is 3 May.", None),
+        ("My birthday is in May.", None),
+        ("我的生日是五月三号。", None),
+        ("我生日5月3日。", None),
+    ],
+)
+def test_a_time_without_its_year_is_the_one_that_is_meant(line: str, when: str | None) -> None:
+    """What is entered is to come, a bare day is the next of its number, and a birthday is each year's."""
+    said = datetime(2025, 11, 10, 9, tzinfo=UTC)
+    turn = Turn(sequence_num=1, author="user", role="user", text=line, occurred_at=said)
+    (stated,) = local_facts.of_slice(ConversationSlice(turns=(turn,)))
+    assert stated.value.get("when") == when
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "when"),
+    [
+        ("My flight is on 10 April.", "The flight got pushed back to the 14th.", "2026-04-14"),
+        ("My flight is on 28 April.", "The flight got pushed back to the 3rd.", "2026-05-03"),
+        ("My exam is on 3 May.", "The exam got brought forward to the 28th.", "2026-04-28"),
+        ("航班是4月10号。", "航班改到14号了。", "2026-04-14"),
+    ],
+)
+def test_a_day_that_takes_the_place_of_another_is_in_its_month(before: str, after: str, when: str) -> None:
+    (plan,) = local_facts.of_slice(conversation(("user", before), ("user", after)))
+    assert plan.value["when"] == when
+
+
+@pytest.mark.parametrize("line", ["I live on the 14th floor.", "It's my 3rd marathon.", "我住14号楼。"])
+def test_a_number_is_not_a_day(line: str) -> None:
+    assert not [fact for fact in local_facts.of_slice(conversation(("user", line))) if "when" in fact.value]
 
 
 @pytest.mark.parametrize("line", ["三天后我们到了拉萨。", "两个月后他完成了比赛。"])

@@ -301,6 +301,57 @@ def test_a_correction_in_a_later_slice_ends_what_is_known() -> None:
         ("Took a short trip to Rome last week!", ["took a short trip to Rome last week"]),
         ("Started hitting the gym again.", ["started hitting the gym"]),
         ("I've been to Paris twice.", ["has been to Paris twice"]),
+        ("I've been to Paris and I loved it.", ["has been to Paris"]),
+        ("I've been to Rome and Tom hasn't.", ["has been to Rome"]),
+        ("I've been to Paris and Rome.", ["has been to Paris", "has been to Rome"]),
+        (
+            "We've been to Peru, Chile and Bolivia twice.",
+            ["has been to Peru", "has been to Chile", "has been to Bolivia"],
+        ),
+        ("I've visited Paris, Rome and Oslo.", ["has visited Paris", "has visited Rome", "has visited Oslo"]),
+        ("I've climbed Kilimanjaro twice.", ["has climbed Kilimanjaro twice"]),
+        ("I've climbed Ben Nevis and Snowdon.", ["has climbed Ben Nevis", "has climbed Snowdon"]),
+        ("I've run three marathons.", ["has run three marathons"]),
+        ("我去过巴黎和罗马。", ["去过巴黎", "去过罗马"]),
+        ("我去过呼和浩特、拉萨和西宁。", ["去过呼和浩特", "去过拉萨", "去过西宁"]),
+        (
+            "I speak German, Dutch and a bit of Polish.",
+            ["speaks German", "speaks Dutch", "speaks a bit of Polish"],
+        ),
+        ("我会说英语和日语。", ["会说英语", "会说日语"]),
+        ("我会讲粤语、英语和一点法语。", ["会说粤语", "会说英语", "会说一点法语"]),
+        ("I play guitar and drums.", ["plays guitar", "plays drums"]),
+        ("I play the piano and the violin.", ["plays piano", "plays violin"]),
+        ("I play tennis and badminton on Sundays.", ["plays tennis", "plays badminton"]),
+        ("I play football with Tom and Ben.", ["plays football"]),
+        ("I take metformin and ramipril.", ["takes metformin", "takes ramipril"]),
+        ("I'm on metformin, ramipril and a statin.", ["takes metformin", "takes ramipril", "takes statin"]),
+        ("My top pick is the ramen place.", ["has as top choice: the ramen place"]),
+        ("My top pick for lunch is ramen.", ["has as top choice lunch: ramen"]),
+        ("My top picks for lunch are ramen and pho.", ["has as top choice lunch: ramen and pho"]),
+        ("My top picks are Blur and Pulp.", ["has as top choice: Blur and Pulp"]),
+        (
+            "My top picks are Blur, Pulp and Suede.",
+            [f"has as top choice: {each}" for each in ("Blur", "Pulp", "Suede")],
+        ),
+        ("My all-time favourite is Blur.", ["has as top choice: Blur"]),
+        ("My all-time favorites are still Blur.", ["has as top choice: Blur"]),
+        ("My favourite is the blue one.", []),
+        ("我最推荐的是《三体》。", ["最推荐的是《三体》"]),
+        ("我个人最推荐的茶是绿茶。", ["最推荐的茶是绿茶"]),
+        ("我最推荐《战争与和平》和《三体》。", ["最推荐《战争与和平》", "最推荐《三体》"]),
+        ("我的首选是绿茶。", ["首选是绿茶"]),
+        ("我的早餐首选一直是豆浆。", ["早餐首选是豆浆"]),
+        ("我的最爱是火锅。", ["最爱是火锅"]),
+        ("My hobbies are chess, baking and sailing.", ["likes chess", "likes baking", "likes sailing"]),
+        ("我的爱好是下棋、烘焙和帆船。", ["喜欢下棋", "喜欢烘焙", "喜欢帆船"]),
+        ("I have three kids: Mia, Noah and Ben.", ["has three kids called Mia, Noah and Ben"]),
+        ("I have two sisters, Ana and Lia.", ["has two sisters, Ana and Lia"]),
+        ("Our daughters are Ana and Lia.", ["has a daughter called Ana", "has a daughter called Lia"]),
+        ("My brothers are called Tom and Ben.", ["has a brother called Tom", "has a brother called Ben"]),
+        ("我有两个女儿，叫小雨和小雪。", ["有两个女儿叫小雨和小雪"]),
+        ("我们有三个孩子：乐乐、安安和平平。", ["有三个孩子叫乐乐、安安和平平"]),
+        ("我有两个孩子，上学和上班。", ["有两个孩子"]),
         ("I'll go to my mother's for Christmas, by the way.", ["will go to their mother's for Christmas"]),
         (
             "My husband is called Jonas, he's a paramedic.",
@@ -353,11 +404,95 @@ def test_what_is_known_is_spoken_of_again(lines: list[str], texts: list[str]) ->
         "I need some me-time.",
         "Starting tomorrow, I will see.",
         "请别担心我。",
+        "I had a great chat yesterday.",
+        "My hobbies are boring.",
+        "My interests are varied.",
+        "My main choices are limited.",
+        "My top picks are on the fridge.",
+        "I've been to the doctor.",
+        "I've been to Mum's and Dad's.",
+        "我最推荐大家去看看。",
+        "我的首选是什么。",
+        "I'm so ready for the weekend.",
+        "We're looking forward to next weekend.",
+        "昨天参加了一个活动。",
+        "作文八百字，明天交。",
+        "上周参加了同学聚会。",
     ],
 )
 def test_trivia_yield_no_fact(sentence: str) -> None:
     """What nobody would keep is not stored."""
     assert facts_of(("user", sentence)) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "texts"),
+    [
+        ("My husband called Jonas yesterday.", ["has a husband"]),
+        ("My mum called Anna about the party.", []),
+        ("My husband called Jonas works nights.", ["has a husband called Jonas"]),
+        ("Allergic to bees, carry an EpiPen.", ["is allergic to bees"]),
+        ("I'm allergic to nuts and latex, always have been.", ["is allergic to nuts", "is allergic to latex"]),
+        ("I've left Lidl.", ["has left Lidl"]),
+        ("I have a question about my bike.", ["has a bike"]),
+        ("I've got a problem with my car.", ["has a car"]),
+        ("I have an idea for our garden.", []),
+        ("Thanks for the sympathy.", []),
+        ("I sold my car.", ["sold their car"]),
+        ("My brothers are Dutch and German.", ["has brothers"]),
+        ("I'm at King's College Hospital.", ["is at King's College Hospital"]),
+        ("I have such nostalgia for Rome.", []),
+        (
+            "I miss my boyfriend Caio he is in Recife.",
+            ["has a boyfriend who is in Recife", "has a boyfriend called Caio"],
+        ),
+        ("My sister she lives in Madrid.", ["has a sister", "has a sister who lives in Madrid"]),
+        ("Doreen being my wife of fifty years.", ["has a wife called Doreen"]),
+        ("I'm at the University of Oslo.", ["is at the University of Oslo"]),
+        ("I am seventy-four.", ["is seventy-four years old"]),
+        ("I'm sixty miles away.", []),
+        (
+            "I was a toolmaker at Rolls-Royce for thirty-one years.",
+            ["was a toolmaker at Rolls-Royce for thirty-one years"],
+        ),
+        ("No tables, if you don't mind.", ["No tables"]),
+        ("戒酒两年。", ["戒酒两年"]),
+        ("我闺女生了，腊月二十六，七斤二两。", ["女儿生了，腊月二十六，七斤二两"]),
+        ("我儿子有对象了，重庆姑娘，在幼儿园教音乐。", ["自己儿子有对象了"]),
+        ("我有女朋友了，上海人，我在银行上班。", ["有女朋友了", "在银行工作"]),
+        ("我妈让退队，说中考完了再说。", []),
+        ("医生不让喝酒了。", ["医生不让自己喝酒了"]),
+        ("我就爱吃清淡的，行不行。", ["喜欢吃清淡的"]),
+        ("我对猫毛过敏，天天吃氯雷他定。", ["对猫毛过敏", "对猫毛过敏，天天吃氯雷他定"]),
+        ("过敏药现在换成西替利嗪了。", ["过敏药现在换成西替利嗪了"]),
+        ("血糖有点偏高。", ["血糖有点偏高"]),
+        ("B级拿下了。", ["B级拿下了"]),
+        ("过完年打算考个美容师B级，三月二十二在南京考。", ["过完年打算考个美容师B级，三月二十二在南京考"]),
+        ("小姨回宜兴带孙子去了。", ["小姨回宜兴带孙子去了"]),
+        ("我戒酒半年了。", ["戒酒半年"]),
+        ("我戒掉奶茶三个月了。", ["戒奶茶三个月"]),
+        ("老公叫陈明，消防员。", ["老公叫陈明", "老公是消防员"]),
+        ("女儿叫小雨，当护士。", ["女儿叫小雨", "女儿当护士"]),
+        ("我女儿叫小雨，老师夸她。", ["女儿叫小雨"]),
+        ("开始健身了。", ["开始健身"]),
+        ("最近开始跑步了。", ["开始跑步"]),
+        ("我老公开始健身了。", ["老公开始健身"]),
+    ],
+)
+def test_a_clause_states_no_more_than_it_says(sentence: str, texts: list[str]) -> None:
+    """A call is no name, what is carried no allergy, a word in a word no illness, and others are not the speaker."""
+    assert [fact.value["text"] for fact in facts_of(("user", sentence))] == texts
+
+
+@pytest.mark.parametrize(
+    ("lines", "topic"),
+    [(["I've left Lidl."], "work_change"), (["My boyfriend is called Tom.", "I left Tom."], "relationship_status")],
+)
+def test_whom_somebody_left_is_not_where_they_worked(lines: list[str], topic: str) -> None:
+    """Only a name that was given to a person is a person's."""
+    stated = {fact.key for fact in facts_of(*(("user", line) for line in lines)) if not fact.ended}
+    assert {"work_change", "relationship_status"} & {key.partition(":")[0] for key in stated} >= {topic}
+    assert topic == "relationship_status" or "relationship_status" not in stated
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,63 @@ def test_what_is_bought_for_another_is_not_ones_own(lines: list[str], *, has: bo
 
 
 @pytest.mark.parametrize(
+    "lines",
+    [
+        ["Got a console, it's a gift for my brother."],
+        ["I bought a console, but it's for my son."],
+        ["I bought a console. It's for my son."],
+        ["I ordered a drone to give to my nephew."],
+        ["I picked up a guitar for a friend."],
+        ["I bought my mum a tablet."],
+        ["We bought Tom a guitar."],
+        ["I got a phone for Mum."],
+        ["I got a puppy for Tom."],
+        ["帮我妈买了部手机。"],
+        ["I gave my brother my old guitar."],
+        ["We got a puppy for my sister."],
+        ["We adopted a cat for my grandmother."],
+        ["给我侄子买了个游戏机。"],
+        ["给朋友买了把吉他。"],
+        ["买了个游戏机，送给我弟的。"],
+        ["我买了辆车，是给我爸的。"],
+        ["我买了个相机。送给我爸的。"],
+        ["我买了台电脑送给我妹妹。"],
+        ["买了只猫送我女儿。"],
+    ],
+)
+def test_whoever_buys_for_another_owns_nothing(lines: list[str]) -> None:
+    """It is kept that it was bought, whether the clause, the next one or the next sentence says for whom."""
+    stated = local_facts.of_slice(conversation(*(("user", line) for line in lines)))
+    assert not {"owns", "pet"} & {fact.key.partition(":")[0] for fact in stated}
+    assert any(fact.key.startswith("event:") for fact in stated)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "I bought a tablet from my mum.",
+        "I got a camera as a gift.",
+        "I bought a bike for me and my wife.",
+        "I bought myself a new bike.",
+        "I bought a guitar, my sister plays too.",
+        "I bought a camera. It's a present from me to me.",
+        "We got a dog for Christmas.",
+        "We have a dog, it's for my sanity.",
+        "我给自己买了个相机。",
+        "我买了辆车，给我自己的。",
+        "爸妈给我买了辆车。",
+    ],
+)
+def test_what_somebody_buys_or_gets_themselves_is_theirs(line: str) -> None:
+    (stated,) = (
+        fact
+        for fact in local_facts.of_slice(conversation(("user", line)))
+        if fact.key.startswith(("owns:", "pet:")) and not fact.ended
+    )
+    assert stated.value["text"].startswith(("has a ", "给自己", "买了", "爸妈"))
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "My husband's called Jonas, he's a paramedic.",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from hippocampus.providers.local import patterns_en, patterns_zh
+from hippocampus.providers.local import objects, patterns_en, patterns_zh
 from hippocampus.providers.local.sentences import Sentence
 from hippocampus.text import words
 
@@ -200,11 +200,29 @@ _LEAD_ZH = re.compile(
     "|更正一下)(?=[\u4e00-\u9fff\\w])"
 )
 _NAMING_ZH = re.compile("(?<=[猫狗兔鱼鼠鹉龟鸟马毛基迪犬牧奇子孩娃儿女宝])[，,](?=(?:名字)?(?:叫|名叫|名字是))")
+#: '两个孩子：乐乐、安安' says what they are called.
+_NAMES_ZH = re.compile(
+    f"(?P<kin>{patterns_zh.COUNT}个(?:孩子|女儿|儿子|小孩|娃|姐姐|妹妹|哥哥|弟弟))[，,：: ]*"
+    "(?:名字)?(?:分别)?(?:是|叫)?"
+    f"(?={objects.NAME_ZH}(?:[、和跟/]{objects.NAME_ZH})+(?:[。.！!，,]|$))"
+)
 _ME = "(?:我们|咱们|我|咱|俺)"
 _KIN_ZH = (
     f"(?:{patterns_zh.KIN.replace('?P<about>', '?:')}|媳妇儿?|闺女|妈妈?|爸爸?|爹|娘|哥哥?|姐姐?|弟弟?|妹妹?"
     f"|大?表[哥姐弟妹]|同事"
     f"|朋友|老板|领导|家猫|家狗)"
+)
+#: What somebody said who was spoken of before: '我妈让退队，说中考完再说'.
+_SAYING_ZH = re.compile("(?:就|还|又|也)?说(?!话|好|实|真|到|起|不|明|白|错|服|得|定)[^，。]{2,}")
+#: '有对象了，重庆姑娘，在幼儿园教音乐' goes on about the partner.
+_PARTNER_ZH = re.compile("(?:有|谈|找|交|处)了?(?:个|一个)?(?:对象|女朋友|男朋友|女友|男友)")
+_SOMEBODY_ZH = re.compile("(?:是?个?)?[\u4e00-\u9fff]{1,5}(?:姑娘|小伙子?|女孩子?|男孩子?|妹子|人)$")
+#: Whom a doctor forbids something is of whom was spoken.
+_DOCTOR_ZH = re.compile("(?:医生|大夫)(?:说)?(?:都)?(?:不让|不许|不准|不允许|叫|让)(?=再?(?:吃|喝|抽|碰|沾|戒|忌))")
+#: '老公叫陈明，消防员' says what he does.
+_KIN_NAMED_ZH = re.compile(f"{_ME}(?:的|家)?(?:大|小|二)?{_KIN_ZH}(?:的名字)?(?:叫|名叫)[^，。]{{1,6}}$")
+_BARE_JOB_ZH = re.compile(
+    f"(?:是|当|做)?(?:一?[名个位])?(?:退休)?(?![^，。]*[我你您他她它是有在当做找要想跟和说])(?=[^，。]{{2,10}}$){patterns_zh.JOB}$"
 )
 #: Words for relatives that mean the speaker's own where nobody else is named.
 _OWN_KIN_ZH = re.compile(
@@ -223,9 +241,9 @@ _OTHER_SUBJECT_ZH = re.compile(
 )
 #: A person who is called by a name: '阿毛走了', '小宋说', '李姐回老家了'.
 NAME_ZH = (
-    "(?:阿(?!姨)[\u4e00-\u9fff]|小(?!时|区|孩|心|声|学|票|朋|姐|伙|事|说|型|组|店|半|龙|家|年|长|名|的|吃|睡|赚)[\u4e00-\u9fff]"
+    "(?:阿(?!姨)[\u4e00-\u9fff]|小(?!姨|时|区|孩|心|声|学|票|朋|姐|伙|事|说|型|组|店|半|龙|家|年|长|名|的|吃|睡|赚)[\u4e00-\u9fff]"
     "|老(?!家|是|师|板|婆|公|伴|人|实|了|爸|妈|大|二|三|幺|天|头|乡|早|年|客|总|妹|弟|哥|姐|想|不|去|爱|喜|样|城|房|毛|豆)"
-    "[\u4e00-\u9fff]|[\u4e00-\u9fff][姐哥姨叔婶](?![姐妹哥弟们夫])|(?!我)[\u4e00-\u9fff](?:总|老师|经理|主任|医生))"
+    "[\u4e00-\u9fff]|(?![大小二三四][姨叔])[\u4e00-\u9fff][姐哥姨叔婶](?![姐妹哥弟们夫])|(?!我)[\u4e00-\u9fff](?:总|老师|经理|主任|医生))"
 )
 OTHERS_ZH = re.compile(
     f"{NAME_ZH}"
@@ -242,7 +260,8 @@ SUBJECTLESS_ZH = re.compile(
     f"|特别"
     f"|非常"
     f"|超级?|比较|很|挺|最|又|终于|打算|准备|计划|决定)*"
-    "(?:在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
+    f"(?:开始(?=[^，。]{{0,3}}(?:{patterns_zh.SPORT}|锻炼|运动|减肥|节食|冥想|早起|晨跑|晨练|私教|力量训练|记账))"
+    "|在|调|转|盘|添|过|评|拿|通过|落|获|是|住|喜欢|不|爱|讨厌|对|养|有|每|打算|准备|计划|来自|最|已经|特别|超|搬"
     "|换|入职|跳槽|辞|离职|结婚|离婚|订婚|怀孕|生了|去了?|买了?|租|学|报名|报了"
     "|考|吃素|戒|过敏|信|会|毕业|退休|当|做|开了|加入|参加|收养|领养|从|今年|属|姓|叫|要|想|周|明|后天|约|订|定|得|患"
     "|确诊|受不了|怕|习惯|经常|喝|吃|迷上|爱上)"
@@ -254,7 +273,7 @@ _NOT_STATED_ZH = re.compile(
 _GOES_ON_ZH = re.compile("(?:顺便|然后)?(?:带|陪|去|到|飞|给|和|跟|在)(?!年)")
 _FILLERS_ZH = frozenset(("对", "嗯", "好", "是", "行", "没", "不", "有", "会", "要", "想", "爱", "怕"))
 #: Said to the other, in passing: '我恐高你可得拉着我'.
-_ASIDE_ZH = re.compile("(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的)$")
+_ASIDE_ZH = re.compile("(?<=..)你(?:忘了|记得吧|可得?.*|又不是不知道|也?知道的?|懂的|敢信)$|(?<=..)(?:行不行|不行吗)$")
 #: '跟同事合租，在静安寺附近' is one statement.
 _WHERE_ZH = re.compile("(?:就)?在(?!.*(?:上班|工作|[读教]书|当|做|学|实习|干))[\u4e00-\u9fff]{2,7}$")
 _PLACED_ZH = re.compile("住|租|搬|上班|工作|[开读]了?|公司|店")
@@ -406,6 +425,7 @@ _SPELLING_EN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"\bive\b", "I've"),
         (r"\b(do|does|did|ca|wo|is|was|are|have|has|had|would|should|could)nt\b", r"\1n't"),
         (r"\bcannot\b", "can't"),
+        (r"\bif you (?:please|don't mind|wouldn't mind)\b", "please"),
         (r"\bain't\b", "isn't"),
         (r"\bu\b(?!\.)", "you"),
         (r"\bur\b", "your"),
@@ -417,8 +437,8 @@ _SPELLING_EN: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         (r"\b(?:lil|lil')(?= )", "little"),
         (r"\b(s?he|that|there|who)s\b(?! )?", r"\1's"),
         (
-            r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=in|an?|at|not|going|getting|the|from"
-            r"|working|coming)",
+            r"\bmy (dad|mom|mum|sister|brother|boyfriend|girlfriend|bf|gf)s (?=(?:in|an?|at|not|going|getting|the|from"
+            r"|working|coming)\b)",
             r"my \1's ",
         ),
         (r"\bguess who(?:'s| has) (?=(?:just |finally )?(?:been|got|bought|passed|moved)\b)", "I've "),
@@ -485,7 +505,7 @@ _SCOTS = re.compile(
 #: A word of the table above: most texts have none.
 _CASUAL_EN = re.compile(
     r"\b(?:i[mv]e?|after [a-z]+ing|the (?:wife|missus|hubby|husband|mrs)|ain't|(?:do|does|did|ca|wo|is|was|are"
-    r"|have|has|had|would|should|could)nt|cannot|ur?|[rn&]|plz|plss?"
+    r"|have|has|had|would|should|could)nt|cannot|if you (?:please|don't mind|wouldn't mind)|ur?|[rn&]|plz|plss?"
     r"|guess who|tmr\w?|tomoz|lil|s?hes|theres|whos|thats|(?:dad|mom|mum|sister|brother|boyfriend|girlfriend)s"
     r"|bday|hub\w+"
     r"|[bg]f|co?uz|coz|bc|gonna|wanna|abt|yrs|mins|uni|tho|lo?l|lmao|ha(?:ha)+|omg|fr|smh|ngl|idk|tbh|imo|xd)\b|:\)"
@@ -530,6 +550,21 @@ _ASIDE_EN = re.compile(
 _INTRODUCED_EN = re.compile(
     rf"\bI'm {patterns_en.NAME}(?:, (?!I\b|and\b|but\b|so\b|nice\b|by\b|my\b|the\b|how\b|what\b|can\b|we\b)[\w/'"
     rf" -]{{3,40}}){{1,4}}(?=[.!]|$)"
+)
+#: 'my boyfriend Caio he is in Recife' goes on with him.
+_RUN_ON_EN = re.compile(
+    rf"\b(?P<who>(?i:my|our) {patterns_en.KIN_MODIFIER}{patterns_en.KIN.replace('?P<about>', '?:')}"
+    rf"(?: {patterns_en.NAME})?)"
+    r",? (?=(?:he|she)(?:'s| is| was| has| works| lives| studies| moved| got)\b)"
+)
+#: 'the piano and the violin' is one object, not two clauses.
+_AND_THE_EN = re.compile(
+    rf" and the (?=(?:{patterns_en.INSTRUMENTS}|[A-Z]\w+(?: [A-Z]\w+)*)(?:[.,;!]|$| (?:in|too|as|twice|once)\b))"
+)
+#: 'three kids: Mia, Noah and Ben' says what they are called.
+_NAMES_EN = re.compile(
+    rf"\b(?P<who>(?i:kids|children|sons|daughters|boys|girls|twins|sisters|brothers|siblings))(?: ?[:–—(]| -) ?"
+    rf"(?={patterns_en.NAMES}(?:[.;!)]|$))"
 )
 _FRONTED_EN = re.compile(
     r"^(?P<time>(?:as of|since|for|from|until|after|before|in|on|at|this|next|last|over) (?!I\b|we\b"
@@ -670,6 +705,9 @@ def _unquoted(text: str) -> str:
 def _english(text: str, *, speaks: bool) -> Iterator[str]:
     text = _DIAGNOSED_EN.sub("", _TOGETHER_EN.sub("we ", _ASIDE_EN.sub(" ", spelled_out(text))))
     before = ""
+    text = _RUN_ON_EN.sub(r"\g<who>; ", text)
+    text = _AND_THE_EN.sub(" and ", text)
+    text = _NAMES_EN.sub(r"\g<who> called ", text)
     text = _INTRODUCED_EN.sub(lambda match: match[0].replace(", ", ", I'm "), text)
     for piece in _SPLIT_EN.split(_LONG_AGO_EN.sub("", text)):
         if _REPORTED_EN.search(piece) and _REPORTED_EN.search(_without_tail(piece.rstrip(" .!"))):
@@ -704,6 +742,7 @@ def _subject_lacks(clause: str, *, speaks: bool, before: str) -> str | None:
 def _chinese(text: str) -> Iterator[str]:
     subject = "我"
     kin = ""
+    others = False
     if _CANTONESE.search(text):
         for spelling, word in _SPELLING_CANTONESE:
             text = spelling.sub(word, text)
@@ -711,6 +750,7 @@ def _chinese(text: str) -> Iterator[str]:
     for spelling, word in _SPELLING_ZH:
         text = spelling.sub(word, text)
     before = ""
+    text = _NAMES_ZH.sub("\\g<kin>叫", text)
     for piece in _SPLIT_ZH.split(_NAMING_ZH.sub("", text)):
         if _REPORTED_ZH.search(piece) or _REQUEST_ZH.search(piece):
             break
@@ -725,6 +765,15 @@ def _chinese(text: str) -> Iterator[str]:
             clause = kin + clause[1:]
         elif subject and _OWN_KIN_ZH.match(clause):
             clause = f"我{clause}"
+        if kin and before and _KIN_NAMED_ZH.match(before) and _BARE_JOB_ZH.match(clause):
+            clause = f"{kin}{'' if clause.startswith(('是', '当', '做')) else '是'}{clause}"
+        if _SAYING_ZH.match(clause) or (others and not _SUBJECT_ZH.match(clause) and not _KIN_SUBJECT_ZH.match(clause)):
+            continue
+        others = bool(_PARTNER_ZH.search(before) and _SOMEBODY_ZH.match(clause))
+        if others:
+            continue
+        if told := _DOCTOR_ZH.match(clause):
+            clause = f"{told[0]}{subject or '他'}{clause[told.end() :]}"
         if own := _KIN_SUBJECT_ZH.match(clause):
             subject = kin = own["kin"]
         elif _SUBJECT_ZH.match(clause):

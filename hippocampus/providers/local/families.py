@@ -45,8 +45,8 @@ def family(
     """Return a family; its regex ignores case except in `[A-Z]`."""
     compiled = re.compile(regex.replace("[A-Z]", "(?-i:[A-Z])"), re.IGNORECASE)
     pattern = Pattern(topic, fact_type, compiled, text, "clause", confidence, single)
-    # 吉他 and 其他 are nobody.
-    refuse = refuse.replace("[A-Z]", "(?-i:[A-Z])").replace("[你他她]", "(?:[你您她]|(?<![吉其])他)")
+    # 吉他, 其他 and 氯雷他定 are nobody.
+    refuse = refuse.replace("[A-Z]", "(?-i:[A-Z])").replace("[你他她]", "(?:[你您她]|(?<![吉其])他(?![汀定林唑滨]))")
     refusing = re.compile(refuse, re.IGNORECASE) if refuse else None
     return Family(pattern, whom, refusing)
 
@@ -135,7 +135,7 @@ _FULL_EN = {
 _SAME_EN = frozenset(
     words.listed(
         """was will would can can't could couldn't may might must should shall won't didn't did had hadn't wasn't got
-        read put cut set quit hurt let shut hit bet cost met won lost ran made sold bought took went saw gave found
+        read put cut set quit hurt let shut hit bet cost met won lost lent ran made sold bought took went saw gave found
         wasn never cannot has doesn't isn't hasn't"""
     )
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hippocampus.providers.local import patterns_en
 from hippocampus.providers.local.families import family
-from hippocampus.providers.local.patterns_en import DATE, DAYS, MONTH, NAME, OCCUPATION, TIME
+from hippocampus.providers.local.patterns_en import DATE, DAYS, DRUG, MONTH, NAME, OCCUPATION, TIME
 
 _KIN = patterns_en.KIN.replace("?P<about>", "?:")
 _KIN_MORE = (
@@ -23,7 +23,8 @@ _ANIMAL = (
 _NOT = r"\b(?:not|never|no longer|isn't|wasn't|aren't|don't|doesn't|didn't|haven't|hasn't|without)\b"
 
 _CONDITION = (
-    r"(?:[a-z]{3,}(?:itis|osis|emia|aemia|algia|phobia|plegia|sclerosis|lepsy|pnea|pnoea|uria|pathy|noma|cardia)"
+    r"(?:(?!(?:sym|em|a|tele|anti)pathy|(?:dia|pro)gnosis|hypnosis|osmosis|symbiosis|metamorphosis|nostalgia|academia"
+    r"|bohemia|(?:xeno|homo|trans|islamo)phobia)[a-z]{3,}(?:itis|osis|emia|aemia|algia|phobia|plegia|sclerosis|lepsy|pnea|pnoea|uria|pathy|noma|cardia)"
     r"|asthma"
     r"|dementia|alzheimer'?s|cancer|leukaemia|parkinson'?s|diabet(?:es|ic)|prediabetic|migraines?|epilep(?:sy|tic)"
     r"|anxiety|depress(?:ion|ed)|insomnia|adhd|(?-i:ADD)|autis(?:m|tic)|dyslexi[ac]|dyspraxi[ac]|ocd|ptsd|bipolar|eczema"
@@ -34,7 +35,8 @@ _CONDITION = (
     r"|attack|failure|murmur)|stroke|pacemaker|stent|epipen|lupus|shingles|long covid|pcos|menopause|perimenopause"
     r"|pre-?eclampsia|cmpa|lactose intoleran\w+|claustrophobi[ac]|colou?r[- ]?blind|deaf|hearing aids?|stress "
     r"(?:fracture|reaction|injury)|(?:torn|ruptured|bulging|slipped|pulled) [a-z]+"
-    r"|cysts?|tumou?rs?|lump|polyps?|fibroids|blood clots?|pneumonia|hepatitis|an(?:a)?emia|low iron|stammer"
+    r"|cysts?|(?:macular )?degeneration|detached retina|tumou?rs?|lump|polyps?|fibroids|blood clots?|pneumonia"
+    r"|hepatitis|an(?:a)?emia|low iron|stammer"
     r"|stutter|burnout|panic attacks?|sleep apn(?:o)?ea|restless legs|chronic (?:pain|fatigue|[a-z]+)|rsi"
     r"|tennis elbow|carpal tunnel|frozen shoulder|plantar fasciitis|shin splints|tendinitis|concussion)"
 )
@@ -49,17 +51,6 @@ _AILING = (
     r"|in a (?:boot|cast|sling|brace|splint)|slipped|fractured?|broken|injured|torn|sprained|twisted|giv(?:es|ing)"
     r" (?:me|out)|went|went again|keeps? me (?:up|awake)|not what (?:it|they)|worn|arthritic|operat\w+|surgery|locks?"
     r"|throbs?|fails?|failing|going)"
-)
-_DRUG = (
-    r"(?:[a-z]{2,}(?:pril|sartan|olol|statin|formin|prazole|cillin|mycin|dipine|oxetine|traline|citalopram|zepam|zolam"
-    r"|parin|thyroxine|purinol|semide|thiazide|gliptin|gliflozin|glutide|profen|tadine|lukast|triptan|dronate|oxaban"
-    r"|tinib|mab|azine|apine|idone|afil|vir|cycline|floxacin|conazole|sone|solone|terol|tropium)s?|insulin|aspirin"
-    r"|paracetamol|adderall|ritalin|concerta|lithium|hrt|melatonin|antidepressants?|antihistamines?|antibiotics"
-    r"|beta ?blockers?|(?:an? )?inhaler|statins?|blood thinners|painkillers|steroids|(?:iron|water|heart|blood"
-    r" pressure"
-    r"|sleeping|thyroid|migraine|arthritis) (?:tablets?|pills?|meds)|vitamin [a-z]\d*|the pill|chemo(?:therapy)?"
-    r"|radiotherapy|dialysis|physio|physiotherapy|physical therapy|cbt|counselling|counseling|a therapist"
-    r"|a counsell?or)"
 )
 _FOOD = (
     r"(?:meat|red meat|beef|pork|lamb|chicken|turkey|bacon|fish|salmon|tuna|seafood|shellfish|prawns?|shrimps?"
@@ -126,7 +117,8 @@ _MILESTONE = (
     r"|completed|joined|adopted|published|retired|got (?:in|into|accepted|hired|promoted|fired|the job|the keys|the"
     r" house|(?:the |my |all )?[a-z]+ off|tickets)|made (?:states|nationals|the team|the squad|partner|redundant)"
     r"|became"
-    r"|been promoted|applied (?:to|for)|enrolled|signed (?:up|the|a)|launched|started|quit|gave up|given up|stopped"
+    r"|been promoted|applied (?:to|for)|st(?:ood|epped) down|enrolled|signed (?:up|the|a)|launched|started|quit"
+    r"|gave up|given up|stopped"
     r"|took up|taken up|handed (?:in|my)|finished|booked|deferred|won|lost (?:my|our) [a-z]+|quali(?:fy|fied)"
     r"|retraining|training (?:as|to be|for)|certificate|licen[cs]e|diploma|citizenship|visa|diagnosed|elected|accepted"
     r"|awarded|recovered)"
@@ -251,7 +243,7 @@ HEALTH = (
         r" (?P<about>drink|smoke|vape)\b(?! (?:coffee|tea|enough|much))", confidence=0.85),
     family("medication", "profile", rf"\b(?:tak(?:e|ing|es)|took|start(?:ed|ing)?|on|put|swap(?:ped)?|switch(?:ed)?"
         rf"|chang"
-        rf"(?:ed)?|prescribed|given|having|have|need|use|using|carry|got|in|finished)\b.*?\b(?P<object>{_DRUG})\b",
+        rf"(?:ed)?|prescribed|given|having|have|need|use|using|carry|got|in|finished)\b.*?\b(?P<object>{DRUG})\b",
         whom="own",
         refuse=rf"\ballerg|{_NOT}|'ll\b|\b(?:will|could|should|let me|buy|pick up) (?:have|take|need|get|use|grab)?\b"),
     family("health", "profile", r"\b(?:diagnosed with|suffer(?:s|ing)? (?:from|with)|tested positive for|struggl\w+"
@@ -400,7 +392,8 @@ FAMILY = (
         rf"|screams|travelling|traveling|freelanc\w+|training|joining|signed|won\b|died|buried|arrived|has\b"
         rf"|gave birth"
         rf"|adopted|wants to (?:be|become|study))\b", whom="own",
-        refuse=r"\b(?:says|said|thinks|told|asked|you|your|lately|annoying|had a (?:laugh|go|nap|cry|fit)|at it"
+        refuse=rf"{patterns_en.PHONED}|\b(?:rang|phoned|texted|messaged|e-?mailed)\b"
+            r"|\b(?:says|said|thinks|told|asked|you|your|lately|annoying|had a (?:laugh|go|nap|cry|fit)|at it"
             r" again)\b"
         r"|\bhas (?:been )?(?:at|on about|a point|no idea)|'s (?:such|so|like|being)\b|\bgot (?:mad|angry|upset|me"
         r"|the hump)"
@@ -446,7 +439,10 @@ PLACES = (
         r"(?:place|flat|house|studio|room|keys|bungalow|cottage)|(?:house|flat|apartment|place|bungalow|cottage|two-up"
         r" two-down|terrace|semi|studio|room)(?:'s| is)?)\b.*?\b(?:in|at|by|near|to|on|off) (?:the |a )?"
         r"(?P<object>[A-Z][\w'-]+(?: [A-Z][\w'-]+)?)", whom="own", single=True,
-        refuse=r"\b(?:used to|he|she|they|hotel|airbnb|his|her|their)\b|^(?:my|our) (?!place|flat|house|new|home"
+        refuse=r"\b(?:used to|he|she|they|hotel|airbnb|his|her|their)\b|\bplace (?:in|at|on) .*\b(?:marathon|race"
+            r"|team|squad"
+        r"|choir|uni\w*|college|school|class|course|programme|program|play|final|band|league)\b|^(?:my|our) (?!place"
+        r"|flat|house|new|home"
             r"|apartment"
         r"|studio|room|bungalow)\w+", confidence=0.85),
     family("home", "profile", r"^(?:I|we)(?:'m|'ve|'re| have| am| are| both)? (?:\w+ )?(?:liv(?:e|ed|ing)|based"
@@ -491,7 +487,8 @@ WORK = (
         rf" (?:an? |the |my |their )?(?P<object>(?:[a-z-]+ ){{0,2}}?{OCCUPATION}|team lead|sous chef|head chef|head"
         rf" of [a-z ]+"
         rf"|deputy head|partner at [A-Z]\w+)\b", single=True,
-        refuse=r"\b(?:need|see|seeing|seen|saw|want|wanted|call|calling|called|with|met|meeting|visiting|consulting"
+        refuse=r"\bbeen to (?:the|my|an?|see) |\b(?:need|see|seeing|seen|saw|want|wanted|call|calling|called|with"
+            r"|met|meeting|visiting|consulting"
             r"|hiring|booking|ringing|phoning|texting|messaging|paying|dating|(?:talking|speaking) to|know|asked|hired"
             r"|book|to (?:the|my|a) (?:doctor"
         r"|dentist|physio|vet|nurse|manager)|found|from|off|under|beside|for|by|like) (?:an? |the |my )?(?:\w+ "
@@ -548,7 +545,8 @@ WORK = (
         r"|message|tip)"
         r"|smoking|drinking|sugar|coffee))|\bg[ai]ven? up (?:on|smoking|drinking|sugar|meat|coffee|hope|trying|the"
         r" (?:flat"
-        r"|house))|\bopen(?:ed|ing) (?:the|my|up|a (?:bottle|window|door|jar))\b|\bset up (?:the|my|a (?:tent|call))",
+        r"|house))|\bleaving (?:on|at|for(?! good)|tomorrow|tonight|today|early|late|now|soon|the house)\b"
+        r"|\bopen(?:ed|ing) (?:the|my|up|a (?:bottle|window|door|jar))\b|\bset up (?:the|my|a (?:tent|call))",
         confidence=0.85),
     family("work_terms", "profile", r"^(?:(?:I|we)\b.*?|my (?:shifts?|hours|job|boss|manager|office|company|team"
         r"|biggest"
@@ -669,7 +667,8 @@ DATED = (
         refuse=r"^(?:that|this|there|these|those|what|who|how|when|if|can't|the (?:film|match|shop|weather|news"
             r"|bus))\b|\b(?:you|your|yours|weather|gorgeous"
         r"|lovely|is (?:fine|good|ok|okay|great|perfect|best|free)|suits|works for|can do|would|could|might"
-        r"|thought|said|joke|episode|season \d)\b", confidence=0.75),
+        r"|thought|said|joke|episode|season \d)\b|\bas (?:promised|planned|agreed|expected|usual|scheduled)$",
+        confidence=0.75),
 )
 PLANS = (
     family("plan", "custom", rf"^(?=.*{_FUTURE})(?=.*(?:\b(?:on|at|in|from|this|next|by|until|till|til|for|before"
@@ -683,7 +682,12 @@ PLANS = (
         refuse=r"\b(?:you|your|soon|tonight|every|each|was|were|did|is (?:fine|good|ok|okay|perfect|great|too)|works"
             r"|ended|last (?:week|month|year)|miss|weather|rain|forecast|snow|kettle|dishes|dinner|lunch"
         r"|breakfast|after work|since|ago)\b|^(?:the|my) (?:film|movie|shop|bus|news|match|weather|store)\b"
-        r"|\b(?:always|usually|normally|often)\b",
+        r"|\b(?:always|usually|normally|often)\b|\b(?:ready|excited|nervous|psyched|pumped|stoked|hyped|glad|done|happy"
+        r"|here|desperate|thrilled|(?:looking forward|counting down)) (?:for|about|to|till|until|with)? ?(?:the "
+        r"|this |next |my"
+        r" |our |a )*(?:long )?(?:weekend|week|month|year|summer|winter|spring|autumn|holidays?|Christmas|tomorrow"
+        r"|tonight"
+        rf"|{DAYS})$",
         confidence=0.8),
     family("plan", "custom", r"^(?:an? )?(?P<object>(?:(?:\d+|[a-z]+)[- ](?:day|week|night)s? )?(?:trip|holiday|break"
         r"|cruise|retreat|honeymoon|getaway|flights?|tickets)"
@@ -713,6 +717,9 @@ EVENTS = (
         rf" {DAYS}|in {MONTH}|(?:{DATE})|(?:two|three|four|five|\d+|a"
         rf" few) (?:days|weeks|months|years) ago)\b(?P<object>)?", refuse=r"\b(?:you|your|slept|watched|ate|cooked"
             r"|made|had (?:a|some|the) (?:nap|coffee|tea|lunch|dinner|bath)"
+        r"|had (?:an? |some |the )?(?:great |good |nice |lovely |long |quick |really |proper |brilliant "
+        r"|fun )*(?:chat|talk"
+        r"|catch-?up|conversation|time|laugh|day|night|evening|walk|meal|drinks?|gossip)\b"
         r"|was (?:so|tired|bored)|hardly|thought|felt|that|it|this|them|out with)\b", confidence=0.8),
     family("event", "custom", r"^(?:guess who (?:just )?)(?P<object>(?:made|got|passed|won|finished|landed) .+)",
         whom="anyone"),
@@ -726,7 +733,11 @@ OWNS = (
         rf"|keep|sold|restor(?:ed|ing)|sav(?:e|ing)(?: up)? for|treated"
         rf" myself to|my)(?: got)? (?:myself |ourselves )?(?P<object>(?:(?:an?|my|our|the|one|two|three|some|this"
         rf"|that) )?(?:[\w-]+ ){{0,4}}?{_THING})\b", whom="self",
-        refuse=r"\b(?:borrowed?|for (?:him|her|them|his|sale)|you|your|in (?:the|my) (?:car|van)|the (?:house|garden"
+        refuse=r"\b(?:have|had|got|has|'ve) (?:got )?(?:an?|some|another|the|this|any|two"
+            r"|no) (?:\w+ ){0,2}?(?:questions?"
+        r"|problems?|issues?|ideas?|quer(?:y|ies)|appointment|trouble|dream|meeting|thoughts?|story|worr(?:y|ies)|doubts?"
+        r"|theory|feeling|plans?|complaint|tip|offer) \w+"
+        r"|\b(?:borrowed?|for (?:him|her|them|his|sale)|you|your|in (?:the|my) (?:car|van)|the (?:house|garden"
             r"|phone|shed) (?:is|was|looks|needs)|watch (?:the|a|it)|his|her"
         r"|park\w*|guess who|on my (?:phone|laptop|watch)|my (?:phone|laptop|car|bike|garden|watch|printer) (?:is|was"
         r"|won't|has|keeps|died|broke|screen))\b|" + _NOT,

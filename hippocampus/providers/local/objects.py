@@ -120,6 +120,8 @@ _NOT_A_NAME_ZH = re.compile(
     "租合伙做开学教考读买卖送吃喝住走跑打病班工下上转调退休辞职被把从到对能可应该什么啥谁怎自己人家里"
     "喜欢讨厌爱怕觉得老是身体血压怀孕结婚离岁月号周]"
 )
+#: A name of a person, in a list of them.
+NAME_ZH = f"(?:(?!{_NOT_A_NAME_ZH.pattern})[\u4e00-\u9fff]){{2,3}}"
 _NOTHING_ZH = re.compile(
     "(?:一?个)?(?:社团|兴趣班|班|课|团|队|项目)|吃|喝|看|玩|听|做|去|说|买|睡觉?|人|自己|大家|生活|热闹|干净|美|笑|聊"
     "|钱|谁|上|下|死|多|少|慢|快|好|坏|气|哭|情|家"
@@ -130,8 +132,14 @@ _NOT_A_PLACE_ZH = re.compile(
     "|那|哪|旁边|对面|等|忙|想|看|做|开|写|吃|睡|加班|开会"
 )
 _UNDECIDED_ZH = re.compile("还?没(?:有)?(?:定(?!期)|想好|决定|确定|着落)")
+#: Homework and meetings of a day, by a bare verb.
+_ERRAND_ZH = re.compile(
+    "(?:今天|明天|后天|今晚|明晚|周[一二三四五六日天]|下周[一二三四五六日天]?)(?:就|要|得|会)*[交写背起睡说见看聊]"
+)
 _PARTICLE_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|哈+)+$")
-_TAIL_ZH = re.compile("(?:了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$")
+_TAIL_ZH = re.compile(
+    "(?:(?<!^生)(?<![^学先医考新]生)了|呢|啊|呀|啦|哦|嘛|的时候.*|因为.*|所以.*|但是?.*|不过.*|而且.*|来着|的说|哈+)$"
+)
 
 
 def clean(raw: str, shape: Shape, *, chinese: bool) -> str | None:
@@ -160,6 +168,8 @@ def _clean_zh(raw: str, shape: Shape) -> str | None:
         return None
     if shape == "place" and _NOT_A_PLACE_ZH.search(text):
         return None
+    if shape == "action" and _ERRAND_ZH.fullmatch(text):
+        return None
     if shape in ("action", "occasion", "event_zh"):
         return re.sub("^([^我]{1,8})我们?(?=都|要|会|想|得|去|就|打算|准备|计划)", r"\1", text).replace("我", "自己")
     return text.replace("我", "自己")
@@ -171,7 +181,7 @@ def _clean_en(raw: str, shape: Shape) -> str | None:
         return None
     if shape == "rule":
         text = re.sub(r"(?:,? because\b.*|,? please|(?<!from) now| again)$", "", text)
-    elif shape not in ("plain", "title"):
+    elif shape not in ("plain", "title", "titles"):
         text = _TAIL_EN.sub("", text)
     text = " ".join(text.split()).strip(" ,.;:!?-–—\"'“”()*")
     if not any(character.isalnum() for character in text) or len(text) > 120:
@@ -210,6 +220,12 @@ def _thing(text: str) -> str | None:
 def _title(text: str) -> str | None:
     text = re.split(r",? (?:because|since|which|but|and (?:I|it|the)|by far|right now)\b|[,;]", text)[0]
     return text if len(text.split()) <= 9 and not _UNCLEAR_EN.search(text) and _has_content(text) else None
+
+
+def _titles(text: str) -> str | None:
+    if len(titles(text, chinese=False)) > 1:
+        return text if not _UNCLEAR_EN.search(text) and _has_content(text) else None
+    return _title(text)
 
 
 def _action(text: str) -> str | None:
@@ -316,6 +332,9 @@ _CHECKS: Mapping[Shape, Callable[[str], str | None]] = {
     "thing": _thing,
     "list": _thing,
     "items": _thing,
+    "names": _plain,
+    "titles": _titles,
+    "languages": _plain,
     "title": _title,
     "action": _action,
     "event": _event,
@@ -342,7 +361,11 @@ _ITEM_TAIL_EN = re.compile(
 _DEGREE_EN = re.compile(
     r"(?:so|very|really|quite|enough|extremely|highly|badly|severely|seriously|deathly|terribly|horribly"
     r"|violently|mildly"
-    r"|slightly|to the point|both of|I|it)\b",
+    r"|slightly|to the point|both of|I|it|carry(?:ing)?|keep(?:ing)?|always|never|have|had|got|gets?|us(?:e|ing)"
+    r"|need(?:s|ing)?|been|avoid(?:ing)?|since|found|find|diagnosed|no|not|just|only|will|can|can't|don't|do|did|go"
+    r"|goes|going|went|swell|breaks?|come|comes|end|ended|tak(?:e|es|ing)|wear(?:ing)?|sadly|unfortunately|properly"
+    r"|proper|reacts?|nearly|almost|like|is|was|are|were|makes?|ask|check(?:ing)?|tell|watch|beware|life[- ]threatening"
+    r"|by the way|apparently)\b",
     re.IGNORECASE,
 )
 
@@ -354,13 +377,62 @@ def items(text: str, *, chinese: bool) -> list[str]:
     text = _ITEM_TAIL_EN.sub("", text)
     pieces = re.split(r",?\s+(?:and|or|nor|plus|as well as)\s+(?:to\s+)?|,\s+|\s*[&/]\s*", text)
     named = itertools.takewhile(lambda piece: not _DEGREE_EN.match(piece), filter(None, pieces))
-    return [re.sub(r"^(?:all |any |the |to |both |most )+", "", piece) for piece in named]
+    return [
+        re.sub(r"^(?:all |any |the |to |both |most |also |some |an? (?:(?:bit of|little) )?)+", "", piece)
+        for piece in named
+    ]
+
+
+_TIMES_EN = re.compile(r" (?:once|twice|[\w ]+ times)$", re.IGNORECASE)
+_DEGREE_OF_EN = re.compile(
+    r"(?P<degree>fluent|basic|conversational|native|some|broken|decent|good|an? (?:little )?bit of"
+    r"|a little) (?P<what>.+)",
+    re.IGNORECASE,
+)
+
+_DEGREE_OF_ZH = re.compile("(?P<degree>一点点?|一些|点|简单的?|流利的?)(?P<what>.+)")
+
+
+def names(text: str) -> list[str]:
+    """Return the members of a list of names; how often is said of one of them is said of no other."""
+    pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+|\s+&\s+", text)
+    return pieces if len(pieces) == 1 else [_TIMES_EN.sub("", piece) for piece in pieces]
+
+
+def titles(text: str, *, chinese: bool) -> list[str]:
+    """Return the members of a list of titles; 'and' between only two may be in one, as in 'Salt and Pepper'."""
+    if chinese:
+        pieces = re.split("、|(?<=》)[和跟与]" if "《" in text else "、|[和跟](?!平)", text)
+    else:
+        pieces = re.split(r",\s+and\s+|,\s+|\s+and\s+", text)
+    if len(pieces) > 1 + (not chinese) and all(1 <= len(piece.split()) <= 4 for piece in pieces):
+        return pieces
+    return [text]
+
+
+def one_of(several: str) -> str:
+    """Return what one of several relatives is: 'daughters' as 'daughter'."""
+    return _ONE_OF.get(several.lower(), several.removesuffix("s"))
+
+
+_ONE_OF = {
+    "kids": "child",
+    "children": "child",
+    "grandkids": "grandchild",
+    "grandchildren": "grandchild",
+} | dict.fromkeys(("boys", "girls", "twins"), "child")
+
+
+def degree(text: str, *, chinese: bool) -> tuple[str, str]:
+    """Return 'a bit of Polish' as 'a bit of' and 'Polish'."""
+    match = (_DEGREE_OF_ZH if chinese else _DEGREE_OF_EN).match(text)
+    return (match["degree"], match["what"]) if match else ("", text)
 
 
 def parts(text: str, *, chinese: bool) -> list[str]:
     """Return the members of a plain list ('reading, painting and long walks'), or a text that is not a list itself."""
     if chinese:
-        return [part for part in re.split("、|以及|和|跟|还有", text) if part]
+        return [part for part in re.split("、|以及|(?<!呼)和(?![田平县])|跟|还有", text) if part]
     if "," in text and not re.search(r", .* and ", text):
         head = text.partition(",")[0]
         broken = re.search(r"\b(?:a|an|the) \w+$", head)  # 'a quiet, sunny room' is not a list

@@ -62,6 +62,14 @@ OCCUPATION = (
     r"|civil servant|diplomat|detective|dietitian|nutritionist|psychologist|osteopath|beekeeper|illustrator|animator"
     r"|housewife|homemaker|stay-at-home (?:mom|mum|dad|parent)|pensioner|single (?:mom|mum|dad|parent|mother|father))"
 )
+#: 'My husband called Jonas yesterday' does not say what he is called.
+PHONED = (
+    r" (?:called|named) [A-Z][\w'’-]+ (?:yesterday|today|tonight|earlier|again|back|twice|about|just now|a minute"
+    r"|an hour"
+    r"|to|for|because|so|when|while|before|after|until|every|over|up|on|at|in|from|first|last|this|the|a|an"
+    r"|and (?:told|said|asked)|best|captain|his|her|their|names)\b"
+)
+_NOT_PHONED = f"(?!{PHONED})"
 MONTH = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:t(?:ember)?)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)"
@@ -70,7 +78,10 @@ _NTH = r"\d{1,2}(?:st|nd|rd|th)?"
 #: A day of the calendar, with or without its month.
 DATE = (
     rf"(?:(?:the )?{_NTH}(?: of)? {MONTH}\b(?:,? \d{{4}})?|{MONTH} (?:the )?{_NTH}\b(?:,? \d{{4}})?"
-    r"|the \d{1,2}(?:st|nd|rd|th)(?: of the month)?|(?:the |on the )(?:(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf"
+    r"|the \d{1,2}(?:st|nd|rd|th)(?: of the month)?(?! (?:floor|chapter|time|century|grade|street|avenue|birthday"
+    r"|anniversary|edition|place|season|row|hole|day|week|episode|book|one|man|person|attempt|try|round|lap|mile|kilometre"
+    r"|street|arrondissement|largest|biggest|best|most)\b)|(?:the |on the )(?:(?:four|fif|six|seven|eigh|nin|ten"
+    r"|eleven|twelf"
     r"|[a-z]+teen|twentie|thirtie)th|(?:twenty|thirty)[- ](?:first|second|third|[a-z]+th))(?: of [A-Z][a-z]+)?"
     r"(?=[,.;!?]|$| at\b| with\b| of\b)|\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./]\d{2,4})"
 )
@@ -115,6 +126,17 @@ _HEALTH = (
     r" |dodgy )?(?:back|knee|hip|heart condition|pacemaker|thyroid condition|slipped disc|hernia)|vertigo"
     r"|claustrophobia)"
 )
+DRUG = (
+    r"(?:[a-z]{2,}(?:pril|sartan|olol|statin|formin|prazole|cillin|mycin|dipine|oxetine|traline|citalopram|zepam|zolam"
+    r"|parin|thyroxine|purinol|semide|thiazide|gliptin|gliflozin|glutide|profen|tadine|lukast|triptan|dronate|oxaban"
+    r"|tinib|mab|azine|apine|idone|afil|vir|cycline|floxacin|conazole|sone|solone|terol|tropium)s?|insulin|aspirin"
+    r"|paracetamol|adderall|ritalin|concerta|lithium|hrt|melatonin|antidepressants?|antihistamines?|antibiotics"
+    r"|beta ?blockers?|(?:an? )?inhaler|statins?|blood thinners|painkillers|steroids|(?:iron|water|heart|blood"
+    r" pressure"
+    r"|sleeping|thyroid|migraine|arthritis) (?:tablets?|pills?|meds)|vitamin [a-z]\d*|the pill|chemo(?:therapy)?"
+    r"|radiotherapy|dialysis|physio|physiotherapy|physical therapy|cbt|counselling|counseling|a therapist"
+    r"|a counsell?or)"
+)
 _REACTS = (
     r"(?:(?:makes?|give[s]?|brings?) (?:me|my (?:throat|lips?|mouth|tongue|face|eyes|skin|stomach|nose))(?: (?:out"
     r"|come out))?"
@@ -123,6 +145,55 @@ _REACTS = (
     r"|puff up|burn)|(?:disagrees?|doesn't agree|don't agree) with me|sends? me to (?:hospital|the hospital|the er"
     r"|a&e))"
 )
+
+
+def listed(member: str) -> str:
+    """Return a regex of one member or a list of them: 'the cello, drums and a bit of guitar'."""
+    also = rf"(?:also |then |the |some |an? (?:bit of |little )?)*{member}"
+    return rf"{member}(?:(?:, (?:and )?| and | & ){also})*"
+
+
+_AGE = (
+    r"(?:(?:twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)(?:[- ](?:one|two|three|four|five|six|seven|eight"
+    r"|nine))?"
+    r"|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen|nineteen)"
+)
+_PROPER = (
+    r"(?:the )?(?!I\b|I'|(?:Mum|Mom|Dad|Gran|Nan|Grandma|Grandpa)\b)[A-Z][\w'’-]*"
+    r"(?: (?:(?:of|de|la|del|the) )?(?!I\b|I')[A-Z][\w'’-]*)*"
+)
+#: Names of places that nothing is said of: not 'Rome and Tom hasn't'.
+PLACE_NAMES = (
+    rf"{listed(_PROPER)}(?=$|[,.;!]| (?!(?:is|are|was|were|has|had|did|does|went|came|said|says|loved|liked)\b"
+    r"|[a-z]+n't\b)[a-z])"
+)
+NAMES = listed(r"(?!I\b|I')[A-Z][\w'’-]*[a-z]")
+_LANGUAGES = listed(
+    r"(?:(?:fluent|basic|conversational|native|some|broken|decent|good|a little bit of|a little|a bit of) )?"
+    r"[A-Z][a-z]{2,}"
+)
+INSTRUMENTS = listed(
+    r"(?:piano|guitar|violin|cello|viola|flute|drums|double bass|bass|keys|keyboards?|clarinet|saxophone|sax|trumpet"
+    r"|trombone|ukulele|harp|organ|accordion|oboe|percussion|lead guitar|fiddle|banjo|mandolin|recorder|bassoon|tuba)\b"
+)
+_SPORTS = (
+    r"(?:chess|football|soccer|basketball|tennis|badminton|volleyball|baseball|hockey|golf|rugby|cricket|squash|padel"
+    r"|netball|darts|snooker)\b"
+)
+#: 'My brothers are Dutch and German' names nobody.
+_NO_KIND = r"(?!.*(?:ish|ese|ian|can|nch|tch|man|lic|lim|ist|ios|ans|eek|iss|ew)s?\b)"
+_DESCRIBED = (
+    r"(?!(?:all |very |quite |really |too |so |pretty |a bit |rather |mostly )*(?:boring|varied|limited|expensive"
+    r"|simple"
+    r"|different|few|weird|changing|none|private|many|mixed|broad|cheap|similar|same|wrong|rubbish|terrible|fine|good|great"
+    r"|bad|better|best|clear|obvious|open|taken|gone|here|there|not|my|our|on|in|at|by|from|with|of|up|out|based|often"
+    r"|usually|sold|full|closed|available)\b)"
+)
+_SEVERAL_KIN = (
+    r"(?P<about>daughters|sons|kids|children|sisters|brothers|nieces|nephews|cousins|aunts|uncles|grandsons"
+    r"|granddaughters|grandchildren|grandkids|stepsons|stepdaughters|boys|girls|twins)"
+)
+
 
 # Tables, read by row.
 # fmt: off
@@ -166,6 +237,8 @@ IDENTITY = (
     english("name", "profile",
         rf"{I_AM} (?P<object>[A-Z][a-z]+(?<!ish)(?<!ese)(?<!ian)(?<!can)(?<!nch)(?<!tch)(?<!ing))$",
         "is called {object}", "name", 0.7, single=True),
+    english("age", "profile", rf"{I_AM} ~(?P<object>{_AGE})(?: years old| now| this year)?$", "is {object} years old",
+        "plain", 0.9, single=True),
     english("age", "profile", rf"{I_AM} ~(?P<object>\d{{1,2}}) years old\b.*", "is {object} years old",
         "plain", 0.95, single=True),
     english("age", "profile", r"I ~turned (?P<object>\d{1,2})\b.*", "is {object} years old", "plain", 0.95,
@@ -173,6 +246,9 @@ IDENTITY = (
     english("birthday", "profile",
         rf"my birthday(?:'s| is| falls) (?:on )?(?:the )?(?P<object>\d.*{MONTH}|{MONTH} .*\d\S*)",
         "has their birthday on {object}", "plain", 0.95, single=True),
+    english("birthday", "profile",
+        rf"my birthday(?:'s| is| falls) in (?P<object>(?:early |mid[- ]|late )?{MONTH})(?: too)?$",
+        "has their birthday in {object}", "plain", 0.95, single=True),
     english("relationship_status", "profile",
         rf"{I_AM} ~(?P<object>married|single|engaged|divorced|widowed)$", "is {object}", "plain", 0.9,
         single=True),
@@ -202,7 +278,10 @@ PLACES = (
         "lives in {object}", "place", 0.9, single=True),
     english("home", "profile", r"(?:I|we|I've|we've) ~(?:bought|got|rented|found) (?:an?|our|my) (?:[a-z-]+"
         r" ){0,3}?(?:flat|house|apartment|place|bungalow"
-        r"|cottage|condo) (?:in|near) (?P<object>.+)", "has a home in {object}", "place", 0.8, single=True),
+        r"|cottage|condo) (?:in|near) (?!.*\b(?:marathon|race|team|squad|choir|university|uni|college|school|class"
+        r"|course"
+        r"|programme|program|play|final|band|league|exam)\b)(?P<object>.+)", "has a home in {object}",
+        "place", 0.8, single=True),
     english("home", "profile",
         rf"(?:I ~live|{I_AM} ~living|we ~live|(?:we're|we are) ~living|{I_AM} ~based) (?:out )?(?:in|near|at|on)"
         r" (?P<object>.+)", "lives in {object}", "place", 0.95, single=True),
@@ -226,6 +305,9 @@ WORK = (
         r"\b(?:for )?(?:(?:[a-z]+ty|[a-z]+teen|ten|five|six|seven|eight|nine|\d+)(?:[- ][a-z]+)? years|(?:all "
         r")?my (?:whole "
         r")?(?:working )?life)\b.*)", "{object}", "event", 0.85),
+    english("work_history", "profile", r"I ~(?P<object>was an? (?:[a-z-]+ ){1,3}(?:at|in|for|with"
+        r"|on) .*\bfor (?:(?:almost"
+        r"|nearly|over|about|more than) )?(?:[a-z-]+|\d+)(?: odd)? years\b.*)", "{object}", "event", 0.85),
     english("occupation", "profile", rf"(?:I ~work|{I_AM} ~working) (?:as|like) (?P<object>an? .+)",
         "works as {object}", "role", 0.95, single=True),
     english("occupation", "profile", rf"I ~(?:start|begin|started|am starting) .*?\bas (?P<object>(?:an? |the"
@@ -292,6 +374,10 @@ WORK = (
         r"|startup|salon|agency)\b.*)", "runs {object}", "event", 0.85, single=True),
 )
 STUDY = (
+    english("school", "profile", rf"{I_AM} ~at (?P<object>(?:the )?(?:University of [A-Z]\w+(?: [A-Z]\w+)*|TU [A-Z]\w+"
+        r"|(?:[A-Z][\w'.&-]* ){1,3}(?:University|Uni|College|Polytechnic"
+        r"|Institute)(?: of [A-Z]\w+)?))\b(?! (?-i:[A-Z])).*",
+        "is at {object}", "plain", 0.85, single=True),
     english("studies", "profile", r"(?:I've|I have) ~been (?:learning|studying|teaching myself|taking up)"
         r" (?P<object>(?!more|about|so|as|how (?!to)|from|new"
         r" things|hard|a lot).+?)(?: (?:for|since|on|with|from) .+)?$", "is learning {object}", "list", 0.85),
@@ -320,15 +406,20 @@ STUDY = (
         "event", 0.9),
 )
 FAMILY = (
+    english("family:name", "profile", rf"(?:my|our) (?:two |three |four |five |other )?{KIN_MODIFIER}{_SEVERAL_KIN}"
+        rf"(?:'s names|'names|' names)? are (?:called |named |{_NO_KIND}(?=.* and ))(?P<object>{NAMES})$",
+        "has a {about} called {object}",
+        "names", 0.9),
     english("family:name", "profile", rf"{I_HAVE} ~(?:an?|one) {KIN_MODIFIER}{KIN},? (?:named |called |who is called "
         rf"|whose name is |by the name of )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.95),
-    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is|(?:'s"
+    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}{_NOT_PHONED}(?:'s name is|(?:'s"
         rf"| is) (?:named|called)|,? (?:named|called)|,)? (?:is )?(?P<object>{NAME})\b.*",
         "has a {about} called {object}", "name", 0.9),
-    english("family:name", "profile", rf"(?P<object>{NAME}) is (?:my|our) {KIN_MODIFIER}{KIN}\b.*",
+    english("family:name", "profile", rf"(?P<object>{NAME})(?:,? (?:is|being|who is)|'s) (?:my|our)"
+        rf" {KIN_MODIFIER}{KIN}\b.*",
         "has a {about} called {object}", "name", 0.9),
-    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}(?:'s name is|(?:'s"
+    english("family:name", "profile", rf"(?:my|our) (?P<late>late )?{KIN_MODIFIER}{KIN}{_NOT_PHONED}(?:'s name is|(?:'s"
         rf"| is) (?:named|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",
         "has a {about} called {object}", "given_name", 0.9),
     english("family:work", "profile", rf"(?:my|our) {KIN_MODIFIER}{KIN}(?:,? (?:called |named )?{NAME},?)?(?:'s|,?"
@@ -358,7 +449,7 @@ FAMILY = (
     english("pregnancy", "profile", rf"(?:{I_AM}|we're|we are) ~(?P<object>pregnant|expecting(?: an? (?:baby|girl|boy"
         rf"|child))?(?: in \w+)?)\b.*", "is {object}", "plain", 0.9, single=True),
     english("family:name", "profile",
-        rf"(?:my|our) (?:older |younger |little |big |eldest |youngest |oldest |baby )?{KIN}"
+        rf"(?:my|our) (?:older |younger |little |big |eldest |youngest |oldest |baby )?{KIN}{_NOT_PHONED}"
         r"(?:'s name is|(?:'s| is) (?:named|called)|,| named| called|) (?P<object>[A-Z][a-z]+)\b.*",
         "has a {about} called {object}", "name", 0.9),
     english("family:work", "profile",
@@ -377,7 +468,8 @@ FAMILY = (
         r"|boys|girls|twins)" rf"(?:,? (?:called |named )?{NAME}(?:(?:, and|,| and) {NAME})*)?)(?!\w).*",
         "has {object}", "plain", 0.9, single=True),
     english("siblings", "profile",
-        rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:sisters?|brothers?|siblings))\b.*",
+        rf"{I_HAVE} (?P<object>{COUNT} (?:[a-z-]+ ){{0,2}}?(?:sisters?|brothers?|siblings)"
+        rf"(?:,? (?:called |named )?{NAMES}(?=$|[.,;!]))?)(?!\w).*",
         "has {object}", "plain", 0.9, single=True),
     english("pet:name", "profile", rf"(?:my|our) (?:new |old |little )?(?P<about>{ANIMAL})(?:'s name is| is (?:named"
         rf"|called)|,? (?:named|called)) (?P<object>(?-i:[a-z])[a-z]+)\b.*",
@@ -434,6 +526,15 @@ HEALTH = (
         r"|scared of [a-z]+|terrified of [a-z]+))\b.*",
         "is {object}",
         "plain",
+        0.9,
+    ),
+    english(
+        "medication",
+        "profile",
+        rf"(?:I ~take|{I_AM} ~(?:taking|on)) (?P<object>{DRUG}(?:(?:, (?:and )?| and | & )(?:also |an? |the |some )*"
+        rf"{DRUG})+)\b.*",
+        "takes {object}",
+        "items",
         0.9,
     ),
     english(
@@ -497,10 +598,15 @@ HEALTH = (
         single=True),
 )
 TASTE = (
-    english("favorite", "preference", r"my (?:top|first|number one|no\.? ?1|main) (?:pick|choice|favou?rite)(?: for"
-        r" (?:an? |the |my )?(?P<about>[a-z]+(?: [a-z]+)?))?"
-        r"(?:'s| is| would be| are) (?:probably |definitely |still )?(?P<object>.+)",
-        "has as top choice {about}: {object}", "title", 0.9),
+    english("preference", "preference", r"my (?:main |biggest |other |favou?rite |only |new )*(?:hobb(?:y|ies)"
+        rf"|interests?|passions?|pastimes?)(?:'s| is| are| includes?)(?: mainly| mostly)? {_DESCRIBED}(?P<object>.+)",
+        "likes {object}", "items", 0.85),
+    english("favorite", "preference", r"my (?:(?:top|first|number one|no\.? ?1|main) (?:two"
+        r" |three |four |five )?(?:picks?|choices?|favou?rites?)|(?:all[- ]time|absolute|number one) (?:fave"
+        r"|favou?rite)s?"
+        r"|go-tos?)(?: for (?:an? |the |my )?(?P<about>[a-z]+(?: [a-z]+)?))?(?:'s| is| would be| are| has always been)"
+        rf" (?:probably |definitely |still |always |easily |hands down )*{_DESCRIBED}(?P<object>.+)",
+        "has as top choice {about}: {object}", "titles", 0.9),
     english("favorite", "preference", r"my go-to (?P<about>[a-z]+(?: [a-z]+)?)(?:'s| is| are) (?P<object>.+)",
         "has as favourite {about} {object}", "title", 0.9),
     english("preference", "preference", r"(?P<object>[\w' -]+?)(?:'s| is| are) (?:definitely |also )?my (?:top|first"
@@ -532,9 +638,7 @@ TASTE = (
 )
 SKILLS = (  # and possessions
     english("plays", "profile", rf"(?:{I_AM}|I ~play|I ~switched (?:from \w+ )?to|I've switched to|I ~moved to) (?:on"
-        rf" )?(?:the )?(?P<object>piano|guitar|violin|cello|viola|flute|drums|bass|keys|keyboards"
-        r"|clarinet|saxophone|sax|trumpet|trombone|ukulele|harp|organ|accordion|oboe|percussion|lead guitar)\b(?:"
-        r" (?:in|for|with|now) .*|.*)", "plays {object}", "plain", 0.9),
+        rf" )?(?:the )?(?P<object>{INSTRUMENTS}).*", "plays {object}", "items", 0.9),
     english("member", "custom", rf"(?:{I_AM} ~(?:singing|playing|in)|I ~sing|I ~play|I've ~been (?:singing|playing)"
         rf"|(?:I|we) ~(?:started|formed|joined|set up)|I belong to) (?:(?:soprano|alto|tenor|bass|baritone"
         rf"|drums|guitar"
@@ -550,16 +654,15 @@ SKILLS = (  # and possessions
     english("habit", "custom", r"I ~(?:only|just) ~(?P<object>(?:use|wear|read|buy|listen to|watch|cook with|fly"
         r"|travel by) .+)", "only {does}", "action", 0.8),
     english("plays", "profile",
-        r"(?:I|I've) ~(?:play|can play|played|been playing) (?:the )?(?P<object>piano|guitar|violin|cello"
-        r"|flute|drums|clarinet|saxophone|trumpet|ukulele|bass|harp|chess|football|soccer|basketball|tennis"
-        r"|badminton" r"|volleyball|baseball|hockey|golf|rugby|cricket)\b(?! (?:last|yesterday|with you)).*",
-        "plays {object}", "plain", 0.9),
-    english("speaks", "profile",
-        r"I ~(?:speak|can speak) (?:fluent |a little |some )?(?P<object>[A-Z][a-z]+(?: and"
-        r" [A-Z][a-z]+)?)\b.*", "speaks {object}", "plain", 0.95),
+        rf"(?:I|I've) ~(?:play|can play|played|been playing) (?:the |some |a (?:bit of|little) )?"
+        rf"(?P<object>{INSTRUMENTS}|{listed(_SPORTS)})(?! (?:last|yesterday|with you)).*",
+        "plays {object}", "items", 0.9),
+    english("speaks", "profile", rf"I ~(?:speak|can speak) (?P<object>{_LANGUAGES})\b.*", "speaks {about} {object}",
+        "languages", 0.95),
     english("owns", "custom",
         r"(?:I|we|I've|we've) ~(?:bought|got|own) (?:myself |ourselves )?(?P<object>(?:an?|my|our)"
-        r"(?: [a-z-]+){0,3}? (?:car|bike|bicycle|motorbike|house|apartment|flat|condo|piano|guitar|camera"
+        r"(?: (?!(?:with|about|for|in|on|to|of|from|at|my|our|his|her|their)\b)[a-z-]+){0,3}?"
+        r" (?:car|bike|bicycle|motorbike|house|apartment|flat|condo|piano|guitar|camera"
         r"|laptop|computer" r"|phone|tablet|console|truck|van|boat|watch|tent|printer|drone|scooter))\b(?! for"
         r" (?!me\b|myself|us\b|work|the |\d|£|€|\$)).*",
         "has {object}", "plain", 0.85),
@@ -570,7 +673,7 @@ _MY = (
     r" (?:older |younger |little |big |lovely )?"
 )
 #: A relative's name, wherever a sentence mentions it.
-NAMED_KIN = english("family:name", "profile", rf"\b(?:my|our) {KIN_MODIFIER}{KIN},? (?:called |named"
+NAMED_KIN = english("family:name", "profile", rf"\b(?:my|our) {KIN_MODIFIER}{KIN}{_NOT_PHONED},? (?:called |named"
     rf" )?(?P<object>(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April|June|July|August"
     rf"|I\b){NAME})\b(?!'s)",
     "has a {about} called {object}", "name", 0.9)
@@ -584,7 +687,8 @@ MENTIONS = (
     english("pet", "profile", _MY + rf"(?P<object>{ANIMAL}))\b(?! (?:food|toy|bed|hair)).*", "has {a_object}",
         "plain", 0.85),
     english("owns", "custom",
-        _MY + r"(?:new )?(?P<object>car|bike|bicycle|motorbike|guitar|piano|violin|camera|van|truck|boat"
+        r"(?!.*\b(?:sold|selling|stolen|scrapped|totall?ed|wrote off|traded in|gave away|returned)\b)" + _MY
+        + r"(?:new )?(?P<object>car|bike|bicycle|motorbike|guitar|piano|violin|camera|van|truck|boat"
         r"|Toyota|Honda|Prius|Tesla|Volvo|Vespa|garden))\b.*", "has {a_object}", "plain", 0.8),
 )
 # fmt: on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hippocampus.providers.local import patterns_en
 from hippocampus.providers.local.patterns import english
-from hippocampus.providers.local.patterns_en import DAYS, TIME
+from hippocampus.providers.local.patterns_en import DAYS, PLACE_NAMES, TIME
 
 _WE_ARE = r"(?:I'm|I am|we're|we are)"
 _PERIOD = (
@@ -49,6 +49,7 @@ _DID = (
     r"|charity|book club|choir|diet|apprenticeship|internship|master's|shop|bakery|studio|farm)|volunteered (?:at|for"
     r"|with)|was (?:promoted|diagnosed|accepted|elected|awarded|hired|laid off|made redundant|fired))"
 )
+_TIMES = r"(?: (?:once|twice|(?:two|three|four|five|six|several|many|a few|\d+|lots of) times)(?! an?\b))?"
 _INSTRUCT = (
     r"(?:book|schedule|call|text|email|e-mail|message|phone|ring|contact|send|suggest|recommend|remind|use"
     r"|write"
@@ -256,8 +257,18 @@ PLANS = (
         "wants to {object}", "action", 0.8),
 )
 EVENTS = (
-    english("event", "custom", r"(?:I've|I have|we've|we have) ~been to (?P<object>[A-Z][\w'-]*(?: [A-Z][\w'-]*)*(?:"
-        r" (?:once|twice|many times|(?:three|four|five|several) times))?)\b.*", "has been to {object}", "plain", 0.85),
+    english("event", "custom", rf"(?:I've|I have|we've|we have) ~been to (?P<object>{PLACE_NAMES}{_TIMES})\b.*",
+        "has been to {object}", "names", 0.85),
+    english("event", "custom", rf"(?:I've|I have|we've|we have) ~(?P<about>visited|climbed|hiked|travell?ed to"
+        rf"|backpacked (?:around|through)|sailed to|cycled (?:to|across|around)|walked|lived in|worked in"
+        rf"|summit(?:t)?ed) (?P<object>{PLACE_NAMES}{_TIMES})(?! (?:for|since)\b).*", "has {about} {object}",
+        "names", 0.85),
+    english("event", "custom", r"(?:I've|I have|we've|we have) ~(?P<object>(?:run|finished|completed|done|walked"
+        r"|cycled|ridden|swum|won|lost|published|written|recorded|climbed) (?:an?|the|my|our|one|two|three|four|five"
+        r"|six|seven|eight|nine|ten|twelve|\d+|several|many|a few|a couple of|over \d+) (?:[A-Z]?[a-z0-9-]+ ){0,3}?"
+        r"(?:marathons?|half[- ]?marathons?|triathlons?|ultras?|races?|10ks?|5ks?|parkruns|ironmans?|tournaments?"
+        r"|championships?|books?|novels?|papers?|albums?|mountains?|munros?|peaks?)\b.*)", "has {object}",
+        "event", 0.85),
     english("event", "custom", rf"(?P<about>{_WHEN}),? (?:I|we) ~(?P<object>{_DID} .+)", "{object} {about}",
         "event", 0.85),
     english("event", "custom", rf"(?:I|we|I've|we've|I have|we have) ~(?P<object>{_DID} .+)", "{object}",

@@ -139,6 +139,10 @@ class People:
         """The relative or the name that a pronoun may mean."""
         return self._last or self._asked
 
+    def knows(self, name: str) -> bool:
+        """Return whether a name was given to somebody."""
+        return name in self._names
+
     def kin_called(self, name: str) -> str:
         """Return which relative or animal a name was given to, or nothing."""
         return self._names.get(name, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from hippocampus.providers.local import (
     families,
     families_en,
     families_zh,
+    gifts,
     objects,
     patterns_en,
     patterns_en_life,
@@ -33,6 +34,7 @@ _TIMELESS = frozenset(
     (
         "name",
         "age",
+        "birthday",
         "origin",
         "habit",
         "rule",
@@ -50,7 +52,17 @@ AHEAD = re.compile(
     r"|till)\b|要|将|打算|准备|预产期|[下明]",
     re.IGNORECASE,
 )
+#: What somebody entered is to come, though they entered it: 'signed up for a marathon in October'.
+_ENTERED = re.compile(
+    r"^(?!.*\b(?:last|ago|yesterday)\b).*\b(?:signed up|registered|enrolled|entered|got (?:tickets|a place|a spot)"
+    r"|bought tickets)\b.*\b(?:marathon|half|10k|5k|race|triathlon|ironman|ultra|tournament|competition|championship"
+    r"|course|class|workshop|retreat|camp|conference|exam|test|trip|tour|festival|concert|gig|show|match|game|event|ride|swim|walk|hike"
+    r"|fair|hackathon|audition|programme|program|bootcamp|cup|league)s?\b",
+    re.IGNORECASE,
+)
 DATED_TOPICS = frozenset(("plan", "goal", "event", "activity"))
+#: In these 'the 14th' and '14号' are days, not numbers of houses and sizes.
+_ON_DAYS = DATED_TOPICS | {"family", "pregnancy", "work_change"}
 #: Topics that may occur together in one clause: 'I work for a bank as a clerk'.
 _COMPANIONS = frozenset(
     (
@@ -76,6 +88,10 @@ SEVERAL = frozenset(
     (
         "son",
         "daughter",
+        "child",
+        "grandchild",
+        "stepson",
+        "stepdaughter",
         "sister",
         "brother",
         "friend",
@@ -142,7 +158,7 @@ _KIN_FIRST = re.compile(
     rf"|家)?{patterns_zh.KIN.replace('<about>', '<kin>')}",
     re.IGNORECASE,
 )
-_GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family"))
+_GOES_ON_WITH = frozenset(("plan", "event", "relationship_status", "pet", "owns", "family", "family:birth"))
 #: Besides these, a clause may state more.
 _SLIGHT = frozenset(("family:name", "family:surname", "name"))
 #: Topics for which a Chinese clause without a subject says too little by itself.
@@ -185,7 +201,7 @@ def of_sentence(sentence: Sentence, relatives: people.People) -> Iterator[Found]
         yield found if chinese or found.pattern.topic != "rule" else _on_condition(found, sentence)
     yield from _remembered(sentence)
     if not chinese and not sentence.is_question:
-        yield from _parting(sentence)
+        yield from _parting(sentence, relatives)
 
 
 #: Who somebody's relative is, and their work: 'husband called Jonas, paramedic'.
@@ -231,8 +247,9 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[Found]
         named: set[str] = set()
         known = False
         goes_on = chinese and _goes_on(clause, sentence.text, read)
+        following = _following(sentence, said_clauses, place)
         for stated in of_clause(resolved, chinese=chinese, carried=carried):
-            found = _given(stated, resolved)
+            found = _given(stated, resolved, following)
             known = known or found.pattern.topic not in _SLIGHT
             if goes_on and found.pattern.topic == "habit" and found.object in clause:
                 before = _said_before(read)
@@ -243,7 +260,7 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[Found]
             if found.pattern.topic in ("preference", "member", "studies", "activity", "pet"):
                 carried = found.object
             if found.pattern.topic.startswith(("family", "pet")):
-                named.add(found.about)
+                named.update((found.about, f"{found.about}s"))
             relatives.note(found.pattern.topic, found.about, found.object)
             if found.pattern.topic == "family:name":
                 names.add(found.about)
@@ -262,28 +279,15 @@ def _of_clauses(sentence: Sentence, relatives: people.People) -> Iterator[Found]
                 whole, end = _completed(stated, place, said_clauses, continued)
                 if whole is None:
                     continue
-                found, consumed = _stayed(whole, resolved), max(consumed, end)
+                found, consumed = _stayed(_given(whole, resolved, following), resolved), max(consumed, end)
                 named.add(found.about or found.object)
                 known = True
                 yield replace(found, name=name)
             if chinese and name and not known and not named:
                 yield from _of_known(name, clause)
         if not chinese:
-            for found in _mentions(clause):
-                if found.object not in named | names and not (found.pattern.topic == "pet" and named):
-                    yield found
+            yield from _mentions(clause, following, named, named | names)
     yield from _named_kin(sentence, read, names, relatives)
-
-
-#: What is bought for somebody else is theirs.
-_GIFT_EN = re.compile(
-    r"\b(?:gifts?|presents?|surprise) for\b|\bas an? (?:[a-z]+ )?(?:gift|present|surprise)\b"
-    r"|\bto give (?:to )?(?:my|our)\b"
-    rf"|\bfor (?:my|our) {patterns_en.KIN_MODIFIER}(?:{people.WHO}|friend|colleague|neighbou?r|teacher)s?\b"
-    rf"(?!'s? (?:room|house|flat|place|wedding)| and (?:me|I)\b)",
-    re.IGNORECASE,
-)
-_BOUGHT_FOR = Pattern("event", "custom", _GIFT_EN, "{clause}", "clause", 0.8)
 
 
 #: A stay: where a person is for a while is not their home.
@@ -297,7 +301,7 @@ _STAYS = Pattern("plan", "custom", _STAY_EN, "{clause}", "clause", 0.8)
 
 def _retold(found: Found, pattern: Pattern, clause: str) -> Found:
     """Return what was found as the whole clause, under another pattern; as it was if the clause states nothing."""
-    stated = families.statement(clause, chinese=False)
+    stated = families.statement(clause, chinese=found.chinese)
     return found if stated is None else replace(found, pattern=pattern, object=stated, clause=stated)
 
 
@@ -308,11 +312,29 @@ def _stayed(found: Found, clause: str) -> Found:
     return _retold(found, _STAYS, clause)
 
 
-def _given(found: Found, clause: str) -> Found:
+def _given(found: Found, clause: str, following: str) -> Found:
     """Return what a clause states as an event if it bought something for somebody else: the speaker has it not."""
-    if found.pattern.topic != "owns" or found.chinese or not _GIFT_EN.search(clause):
+    if found.pattern.topic not in _BOUGHT:
         return found
-    return _retold(found, _BOUGHT_FOR, clause)
+    said = gifts.given(clause, following, chinese=found.chinese)
+    return found if said is None else _retold(found, gifts.BOUGHT_FOR, said)
+
+
+_BOUGHT = frozenset(("owns", "pet"))
+
+
+def _following(sentence: Sentence, said: list[str], place: int) -> str:
+    """Return the clause after one, or what its turn goes on with.
+
+    Where another sentence says that a thing is a present, `corrections` ends what the first one stated.
+    """
+    if place + 1 < len(said):
+        return said[place + 1]
+    after = sentence.turn.text.partition(sentence.text)[2].strip()
+    return "" if _PRESENT_EN.search(after) else after
+
+
+_PRESENT_EN = re.compile(r"^[^.!?]*\b(?:gifts?|presents?|surprise|not for me)\b", re.IGNORECASE)
 
 
 def _completed(found: Found, place: int, said: list[str], continued: Mapping[int, str]) -> tuple[Found | None, int]:
@@ -384,6 +406,7 @@ def _remembered(sentence: Sentence) -> Iterator[Found]:
     yield from _whole(_REMEMBERED, match["object"], chinese=chinese)
 
 
+_PARTNER = r"(?:(?:him|her)(?=$|[ ,.])|my (?:boy|girl)friend|my (?:husband|wife|partner))"
 #: Two people who are no longer a couple: 'Ada and I parted in May', 'me and Tom are done', 'Dev's history'.
 _PARTING = re.compile(
     rf"(?:^|[,.;!]\s+|\b(?:and|so|but|also|that|because) )(?P<said>(?:(?:{patterns_en.NAME}|[Mm]y (?:boy|girl"
@@ -395,9 +418,10 @@ _PARTING = re.compile(
     r"|divorced)(?! by)\b"
     rf"[^,.;!?]*|(?:{patterns_en.NAME}|my (?:boy|girl)friend|my (?:husband|wife|partner)) (?:has |just )?"
     rf"(?:dumped|left) me\b[^,.;!?]*"
-    r"|(?:I|I've) (?:\w+ )?(?:dumped|left|broke up with|broken up with|split (?:up )?with|finished with|ended "
+    r"|(?:I|I've) (?:\w+ )?(?:dumped|broke up with|broken up with|split (?:up )?with|finished with|ended "
     r"(?:it|things) with)"
-    rf" (?:{patterns_en.NAME}|(?:him|her)(?=$|[ ,.])|my (?:boy|girl)friend|my (?:husband|wife|partner))[^,.;!?]*"
+    rf" (?:{patterns_en.NAME}|{_PARTNER})[^,.;!?]*|(?:I|I've) (?:\w+ )?left"
+    rf" (?:(?P<left>{patterns_en.NAME})(?! at\b| in\b)|{_PARTNER})[^,.;!?]*"
     r"|(?:I'm|I am) (?:single|on my own) (?:again|now)\b[^,.;!?]*)"
 )
 _NO_COUPLE = re.compile(
@@ -408,10 +432,12 @@ _NO_COUPLE = re.compile(
 _PARTED_KEY = Pattern("relationship_status", "profile", _PARTING, "{clause}", "clause", 0.9, single=True)
 
 
-def _parting(sentence: Sentence) -> Iterator[Found]:
-    """Yield that a couple parted, in the words of the sentence."""
+def _parting(sentence: Sentence, relatives: people.People) -> Iterator[Found]:
+    """Yield that a couple parted, in the words of the sentence; 'I left Lidl' is about work, unless it is a person."""
     text = " ".join(sentence.text.replace("’", "'").split())
     match = _PARTING.search(text)
+    if match is not None and match["left"] and not relatives.knows(match["left"]):
+        return
     if match is None or _NO_COUPLE.search(match["said"]) or clauses.is_unreal(text):
         return
     yield from _whole(_PARTED_KEY, match["said"], chinese=False)
@@ -541,11 +567,21 @@ def _is_past_of_another(clause: str) -> bool:
     return any(words.is_past(word) or word.endswith("ed") for word in clause.lower().split()[:4])
 
 
-def _mentions(clause: str) -> Iterator[Found]:
-    """Yield the facts that a clause takes for granted: 'my wife drove' implies a wife."""
+def _mentions(clause: str, following: str, named: Set[str], known: Set[str]) -> Iterator[Found]:
+    """Yield the facts that a clause takes for granted: 'my wife drove' implies a wife.
+
+    Args:
+        following: what goes on to say whether it was bought for somebody else.
+        named: the relatives and animals that the clause was read to be about.
+        known: these, and those whose names its sentence gave.
+    """
     for pattern in patterns_en_life.MENTIONS:
-        if match := pattern.regex.match(clause):
-            yield from _objects(pattern, match, chinese=False)
+        match = pattern.regex.match(clause)
+        if match is None or (pattern.topic in _BOUGHT and gifts.given(clause, following, chinese=False) is not None):
+            continue
+        for found in _objects(pattern, match, chinese=False):
+            if found.object not in known and not (found.pattern.topic == "pet" and named):
+                yield found
 
 
 def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: str = "") -> Iterator[Found]:
@@ -560,14 +596,24 @@ def _objects(pattern: Pattern, match: re.Match[str], *, chinese: bool, carried: 
         if completed is None:
             return
         raw = completed
-    if pattern.shape == "items":
-        pieces = objects.items(raw, chinese=chinese)
-    else:
-        pieces = objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
-    for piece in pieces:
-        cleaned = objects.clean(piece, pattern.shape, chinese=chinese)
+    if pattern.shape == "names" and pattern.topic == "family:name":
+        about = objects.one_of(about)
+    for piece in _members(pattern, raw, about, chinese=chinese):
+        degree, member = objects.degree(piece, chinese=chinese) if pattern.shape == "languages" else (about, piece)
+        cleaned = objects.clean(member, pattern.shape, chinese=chinese)
         if cleaned is not None:
-            yield Found(pattern=pattern, about=about, object=cleaned, chinese=chinese)
+            yield Found(pattern=pattern, about=degree, object=cleaned, chinese=chinese)
+
+
+def _members(pattern: Pattern, raw: str, about: str, *, chinese: bool) -> list[str]:
+    """Return what a pattern captured, or each of it where it is a list; of a kind of thing there is one best."""
+    if pattern.shape == "items":
+        return objects.items(raw, chinese=chinese)
+    if pattern.shape in ("names", "languages"):
+        return objects.parts(raw, chinese=True) if chinese else objects.names(raw)
+    if pattern.shape == "titles":
+        return [raw] if about else objects.titles(raw, chinese=chinese)
+    return objects.parts(raw, chinese=chinese) if pattern.shape == "list" else [raw]
 
 
 def fact_of(found: Found, turn: Turn, cited: tuple[int, ...] = ()) -> ExtractedFact:
@@ -592,8 +638,10 @@ def when_of(statement: str, topic: str, turn: Turn) -> str | None:
     """Return the day, month or year that a statement names, resolved against when it was made, or None."""
     if topic.partition(":")[0] in _TIMELESS:
         return None
-    ahead = topic in ("plan", "goal", "pregnancy") or bool(AHEAD.search(statement))
+    ahead = topic in ("plan", "goal", "pregnancy") or bool(AHEAD.search(statement) or _ENTERED.search(statement))
     span = dates.resolve(statement, turn.occurred_at, ahead=ahead)
+    if span is None and topic.partition(":")[0] in _ON_DAYS:
+        span = dates.bare_day(statement, turn.occurred_at, ahead=ahead)
     return times.iso_dates(span) if span is not None else None
 
 
