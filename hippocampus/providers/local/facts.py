@@ -57,6 +57,16 @@ def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
     return _read(slice_).facts()[:FACTS_MAX]
 
 
+def with_former(slice_: ConversationSlice) -> list[ExtractedFact]:
+    """Return the facts of a slice, before them what an earlier turn of it stated and a later one ended or changed.
+
+    A former statement is followed by its end.
+    """
+    ledger = _read(slice_)
+    former = ledger.former[:FACTS_MAX]
+    return [*former, *(fact for fact in ledger.facts()[:FACTS_MAX] if fact not in former)]
+
+
 def _read(slice_: ConversationSlice) -> _Ledger:
     ledger = _Ledger(slice_.known_facts)
     kin = people.of_facts(slice_.known_facts)
@@ -156,6 +166,8 @@ class _Ledger:
         #: What became of sentences, by turn and position: their text with another time or name, or None.
         self.corrected: dict[tuple[int, int], str | None] = {}
         self.stating: set[tuple[int, int]] = set()
+        #: What a turn stated until a later one ended or changed it, each followed by its end.
+        self.former: list[ExtractedFact] = []
         self._off: list[Held] = []  # what the turn that is read took back
         self._turn = 0
         for fact in known:
@@ -196,6 +208,8 @@ class _Ledger:
             self._end(held, fact.source_seqs[-1])
         self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
         if before is None or before.ended or before.value != fact.value:
+            if before is not None and before.value["text"] != fact.value["text"]:
+                self._note_former(before, fact.source_seqs[-1])
             self._stated[identity] = fact
             return
         self._stated[identity] = replace(
@@ -495,15 +509,25 @@ class _Ledger:
         self._held.pop(identity, None)
         if held not in self._off:
             self._off.append(held)
-        self._stated.pop(identity, None)
+        if (before := self._stated.pop(identity, None)) is not None:
+            self._note_former(before, seq)
         self._stated[identity] = ExtractedFact(
             fact_type=held.fact_type,  # type: ignore[arg-type]
             key=held.key,
             value=dict(value),
-            confidence=0.9,
+            confidence=_ENDS,
             source_seqs=(seq,),
             ended=True,
         )
+
+    def _note_former(self, fact: ExtractedFact, seq: int) -> None:
+        """Note that what earlier turns stated holds until a turn; what one turn takes back at once never held."""
+        if not fact.ended and fact.source_seqs[-1] < seq:
+            self.former += [fact, replace(fact, confidence=_ENDS, source_seqs=(seq,), ended=True)]
+
+
+#: How certain an end is.
+_ENDS = 0.9
 
 
 #: Of these, two clauses of one sentence are one value.
