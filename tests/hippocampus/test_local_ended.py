@@ -9,6 +9,7 @@ import pytest
 from hippocampus.providers.local import ended, summary
 from hippocampus.providers.local import facts as local_facts
 from tests.hippocampus.test_local_present import held_after
+from tests.support.pace import cpu_seconds
 from tests.support.paths import EXAMPLES
 from tests.support.provider_conformance import conversation
 
@@ -265,3 +266,31 @@ def test_an_allergy_that_was_none_is_not_stated() -> None:
         assert not any(key.startswith("allergy") for key in held_after([line]))
         assert ended.takes_back_allergy(line)
     assert not ended.takes_back_allergy("The shellfish allergy is real.")
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "just ",
+        "they have just ",
+        "allergy ",
+        "can eat ",
+        "actually, ",
+        "instead of a ",
+        "new number ",
+        "过敏",
+        "可以吃",
+        "不跑了，",
+    ],
+)
+def test_no_text_makes_ends_slow(piece: str) -> None:
+    """The time to compare a text with what is known grows as the text does."""
+    known = [
+        "I work at Lidl.",
+        "I'm allergic to shellfish.",
+        "Call me Liz.",
+        "My mum lives with us.",
+        "我每天早上跑步。",
+    ]
+    lines = [("user", line) for line in (*known, piece * (20_000 // len(piece)))]
+    assert cpu_seconds(lambda: local_facts.of_slice(conversation(*lines))) < 5

@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 from hippocampus import Hippocampus
+from hippocampus.consolidation.replay import MemoryReplay
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.context.candidates import limits_of
 from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, day, fact_kind, speaker
@@ -211,8 +212,25 @@ async def test_a_correction_in_the_same_slice_steps_before_what_it_corrects(
         marked = [line for line in window.text.splitlines() if said.rstrip(".。") in line]
         assert marked
         assert all(note in line for line in marked), window.text
+        resumed = await assembler.assemble(app_name=APP, user_id=user, session_id="s-1", query="")
+        assert next(item.content for item in resumed.items if item.context_type == "history").endswith(said), resumed
         small = await Hippocampus(pool, app=APP).recall(user, query, max_tokens=45)
         assert correction in small or note in small or "Lisbon" in small or "天津" in small, small
+
+
+async def test_a_replay_keeps_what_a_slice_corrects(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Nothing is added or dropped, also where all turns have one time."""
+    for minutes in (0, 1):
+        user = f"user-{minutes}"
+        await talk(pool, "s-1", "I live in Porto.", "No wait, it's Lisbon.", user=user, minutes=minutes)
+        await consolidate(pool)
+        report = await MemoryReplay(pool, LocalGenerator(), LocalEmbedder()).replay(APP, user, apply=True)
+        assert report.counts == {"added": 0, "dropped": 0, "kept": report.counts["kept"]}, report
+        assert report.facts == ()
+        history = await conn.fetch(
+            "SELECT value ->> 'text' AS text, outcome FROM fact_history($1, $2, 'profile', 'home')", APP, user
+        )
+        assert [tuple(row) for row in history] == [("lives in Lisbon", "current"), ("lives in Porto", "superseded")]
 
 
 async def test_what_a_change_says_of_both_values_is_not_marked(conn: asyncpg.Connection) -> None:
