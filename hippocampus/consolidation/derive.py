@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from hippocampus.consolidation.effects import (
@@ -46,6 +46,8 @@ Turns = tuple[Turn, ...]
 
 #: Authors that are roles, and so no names that a key may begin with.
 _ROLES = frozenset(("user", "model", "agent", "assistant", "tool"))
+#: Between two statements of one time; `end_fact` puts an end one microsecond after what was stated at its moment.
+_MOMENT = timedelta(microseconds=2)
 
 
 async def derive(
@@ -139,11 +141,13 @@ async def _reflect(
     """Derive facts, insights and proposals; nothing is embedded if none was found."""
     turns = tuple(turn for part in parts for turn in part.turns)
     reflections = await generator.reflect(parts)
-    # What ended, before what took its place: the two may be stated in one turn.
-    found = [fact for each in reflections for fact in sorted(each.facts, key=lambda fact: not fact.ended)]
+    found = [
+        element
+        for each in reflections
+        for element in elements.in_order([one for fact in each.facts for one in elements.of_fact(fact, styles)])
+    ]
     insights = [insight for each in reflections for insight in each.insights]
-    facts = [element for fact in found for element in elements.of_fact(fact, styles)]
-    fact_texts = [elements.fact_text(fact.key, fact.value) for fact in facts]
+    fact_texts = [elements.fact_text(fact.key, fact.value) for fact in found]
     insight_texts = [clean_text(insight.content) for insight in insights]
     vectors = await _embed(embedder, [*fact_texts, *insight_texts])
     fact_vectors, insight_vectors = vectors[: len(fact_texts)], vectors[len(fact_texts) :]
@@ -151,7 +155,7 @@ async def _reflect(
         origin=reflections[-1].origin,
         embedding_model=embedder.model,
         memories=[_insight_memory(turns, *item) for item in zip(insights, insight_texts, insight_vectors, strict=True)],
-        facts=[_fact(turns, *item) for item in zip(facts, fact_texts, fact_vectors, strict=True)],
+        facts=_one_after_another([_fact(turns, *item) for item in zip(found, fact_texts, fact_vectors, strict=True)]),
         proposals=[
             ProposalInput(clean_text(each.key), clean_text(each.content), list(each.source_seqs))
             for reflection in reflections
@@ -213,6 +217,25 @@ def _fact(turns: Turns, fact: Element, text: str, vector: Vector | None) -> Fact
         collection=fact.collection,
         contrast=keys.contrast_of(fact.key, speakers),
     )
+
+
+def _one_after_another(facts: list[FactInput]) -> list[FactInput]:
+    """Return facts in which, of a key that one of them ends, what follows a statement also follows it in time.
+
+    The turns of an import may all have one time.
+    """
+    ended = {(fact.fact_type, fact.normal_key) for fact in facts if fact.value is None}
+    said: dict[tuple[str, str], datetime] = {}
+    following = []
+    for fact in facts:
+        identity, at = (fact.fact_type, fact.normal_key), fact.valid_from
+        before = said.get(identity)
+        if at is not None and before is not None and at <= before:
+            at = before + _MOMENT
+        if at is not None and fact.value is not None and identity in ended:
+            said[identity] = at
+        following.append(fact._replace(valid_from=at))
+    return following
 
 
 def _message_vectors(turns: Turns, vectors: Sequence[Vector | None]) -> list[MessageVector]:

@@ -10,7 +10,8 @@ hobbies:chess, and one of hobbies without a value ends every element.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hippocampus.facts import keys
@@ -55,6 +56,38 @@ def of_fact(fact: ExtractedFact, styles: keys.Styles | None = None) -> list[Elem
         return [_element(fact, fact.key, None, collection)]
     elements = {keys.element_key(fact.key, _text(value)): value for value in values}
     return [_element(fact, key, value, collection) for key, value in elements.items()]
+
+
+def in_order(found: Sequence[Element]) -> list[Element]:
+    """Return the elements of one reply by their last turns, what ended before what took its place in the same turn.
+
+    A statement that a later turn of the reply ends is no more certain than its end, and does not cite that turn. An end
+    of a whole collection also ends each element that the reply states before it.
+    """
+    ends = [each for each in found if each.ended]
+    ends += [
+        replace(end, key=each.key, value=each.value)
+        for end in ends
+        if end.value is None and end.collection
+        for each in found
+        if not each.ended and each.collection == end.collection and each.source_seqs[-1] < end.source_seqs[-1]
+    ]
+    stated = [_until(each, ends) for each in found if not each.ended]
+    return sorted([*ends, *stated], key=lambda each: (each.source_seqs[-1], not each.ended))
+
+
+def _until(stated: Element, ends: Iterable[Element]) -> Element:
+    """Return a statement as it was before the turn that ends it."""
+    for end in ends:
+        if (end.fact_type, end.key) != (stated.fact_type, stated.key):
+            continue
+        seq = end.source_seqs[-1]
+        before = tuple(each for each in stated.source_seqs if each < seq)
+        if stated.source_seqs[-1] == seq and before and end.value == stated.value:
+            stated = replace(stated, source_seqs=before)
+        if stated.source_seqs[-1] < seq:
+            stated = replace(stated, confidence=min(stated.confidence, end.confidence))
+    return stated
 
 
 def base_of(key: str) -> str:

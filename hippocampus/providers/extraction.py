@@ -12,7 +12,8 @@ Decisions:
     - A source turn that is not in the slice is refused, not skipped: the model invented its evidence. So is the number
       of a known insight that was not listed.
     - Two facts of one type and key with different values are refused: one would overwrite the other. A retraction of
-      the key beside its new value is not refused: it says which value ended.
+      the key beside its new value is not refused: it says which value ended. So may the statement of the value that
+      ended stand beside both: it says which turns of the slice held it true.
     - A retraction may leave out its value: then it ends whatever holds under its key.
     - A NUL or a lone surrogate is refused: the database cannot store it, and changing it would be a guess.
 
@@ -259,17 +260,33 @@ def _proposal(check: ReplyCheck, item: Any, path: str) -> ExtractedProposal | No
 
 
 def _merge_repeated(reply: str, facts: list[ExtractedFact]) -> tuple[ExtractedFact, ...]:
-    """Merge facts that repeat each other; refuse those that contradict each other."""
-    merged: dict[tuple[str, str, bool], ExtractedFact] = {}
+    """Merge facts that repeat each other; refuse those that contradict each other.
+
+    A value that another fact of the reply ends does not contradict the one that holds.
+    """
+    ended = {
+        (fact.fact_type, fact.key, _written(value))
+        for fact in facts
+        if fact.ended
+        for value in (fact.value if isinstance(fact.value, list) else [fact.value])
+    }
+    merged: dict[tuple[str, str, bool, str], ExtractedFact] = {}
     for number, fact in enumerate(facts):
-        known = merged.setdefault((fact.fact_type, fact.key, fact.ended), fact)
+        former = _written(fact.value)
+        is_former = not fact.ended and (fact.fact_type, fact.key, former) in ended
+        place = (fact.fact_type, fact.key, fact.ended, former if is_former else "")
+        known = merged.setdefault(place, fact)
         if known is fact:
             continue
-        if json.dumps(known.value, sort_keys=True) != json.dumps(fact.value, sort_keys=True):
+        if _written(known.value) != former:
             refuse(reply, [f"facts[{number}] repeats an earlier type and key with another value: use a list"])
-        merged[(fact.fact_type, fact.key, fact.ended)] = replace(
+        merged[place] = replace(
             fact,
             confidence=max(known.confidence, fact.confidence),
             source_seqs=tuple(sorted({*known.source_seqs, *fact.source_seqs})),
         )
     return tuple(merged.values())
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)

@@ -36,15 +36,19 @@ AS $$
     SELECT DISTINCT ON (v.thread_id, s.seq, f.id) v.thread_id, s.seq, coalesce(v.value ->> 'text', v.value #>> '{}'),
            CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN fact_line(f.key, f.value, f.content) END,
            CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.valid_from ELSE f.valid_until END,
-           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.thread_id END
+           CASE WHEN f.valid_until IS NULL OR f.valid_until > engine_now() THEN f.thread_id
+                ELSE (SELECT e.thread_id FROM fact_versions AS e
+                      WHERE e.fact_id = f.id AND e.value IS NULL AND e.valid_from = f.valid_until
+                        AND e.accepted_at IS NOT NULL AND e.retracted_at IS NULL LIMIT 1) END
     FROM fact_versions AS v JOIN facts AS f ON f.id = v.fact_id CROSS JOIN unnest(v.source_seqs) AS s (seq)
     WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND f.app_name = p_app_name AND f.user_id = p_user_id
       AND v.thread_id IS NOT NULL AND v.value IS NOT NULL AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
       AND v.valid_from <= engine_now() AND (v.value <> f.value OR f.valid_until <= engine_now())
       AND NOT (f.fact_type IN ('rule', 'preference') AND (f.valid_until IS NULL OR f.valid_until > engine_now())
                AND says_again(coalesce(v.value ->> 'text', v.value #>> '{}'), coalesce(f.value ->> 'text', f.value #>> '{}')))
+      -- A correction cites the turn that it corrects, too.
       AND NOT (f.thread_id IS NOT DISTINCT FROM v.thread_id AND s.seq = ANY (f.source_seqs)
-               AND (f.valid_until IS NULL OR f.valid_until > engine_now()))
+               AND v.valid_from = f.valid_from AND (f.valid_until IS NULL OR f.valid_until > engine_now()))
     ORDER BY v.thread_id, s.seq, f.id, v.valid_from DESC
 $$;
 

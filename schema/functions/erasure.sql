@@ -349,14 +349,14 @@ BEGIN
     IF r.id IS NULL OR t.erasures IS DISTINCT FROM p_erasures THEN
         RETURN false;
     END IF;
-    FOR f IN SELECT g.* FROM unnest(p_facts) AS g
+    FOR f IN SELECT g.* FROM generate_subscripts(p_facts, 1) AS n (place) CROSS JOIN LATERAL unnest(p_facts[n.place:n.place]) AS g
              WHERE NOT EXISTS (
                  SELECT FROM drawn AS d
                  WHERE d.source IN ('fact', 'fact_version') AND d.thread_id = t.id AND d.source_seqs && g.source_seqs
                    AND d.app_name = t.app_name AND d.user_id = t.user_id AND d.kind = g.fact_type
                    AND d.content = g.content)
                AND NOT is_forgotten_fact(t, g)
-             ORDER BY g.fact_type, g.key LOOP
+             ORDER BY g.fact_type, g.key, n.place LOOP
         PERFORM record_fact(t, p_origin, f);
     END LOOP;
     INSERT INTO memories (thread_id, user_id, app_name, memory_type, content, embedding, embedding_model, metadata,

@@ -833,7 +833,7 @@ BEGIN
 END
 $$;
 
--- Turns that state what holds no longer, with the present fact if there is one: a version of a fact was extracted from
+-- Turns that state what holds no longer, with the id of the present fact or, if it ended, of the turn that says so: a version of a fact was extracted from
 -- them, and another value holds now, or none. Only where the query shares a word with what the two have in common, such
 -- as 'lives in', or is near to the fact, and names nothing that the former value alone has: it asks for the present. The
 -- name of whom the fact is about is no such word. p_asked: facts that the query asks for, see `asked_facts`.
@@ -846,7 +846,13 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT g.id, CASE WHEN f.valid_until <= p_now THEN NULL ELSE f.id END
+    SELECT g.id, CASE WHEN f.valid_until <= p_now THEN (
+                          SELECT m.id FROM fact_versions AS e
+                          JOIN messages AS m ON m.thread_id = e.thread_id AND m.sequence_num = e.source_seqs[cardinality(e.source_seqs)]
+                          WHERE e.fact_id = f.id AND e.value IS NULL AND e.valid_from = f.valid_until
+                            AND e.accepted_at IS NOT NULL AND e.retracted_at IS NULL
+                            AND m.app_name = p_app_name AND m.user_id = p_user_id
+                          ORDER BY e.recorded_at DESC, e.id DESC LIMIT 1) ELSE f.id END
     FROM facts AS f
     JOIN fact_versions AS v ON v.fact_id = f.id AND v.accepted_at IS NOT NULL AND v.retracted_at IS NULL
         AND v.value IS NOT NULL AND v.valid_from <= f.valid_from
@@ -865,6 +871,8 @@ BEGIN
               AND (asked.shares
                    OR model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model) > 0.4))
       AND NOT (f.thread_id = g.thread_id AND g.sequence_num = ANY (f.source_seqs)
+               -- A correction cites the turn that it corrects, too.
+               AND v.valid_from = f.valid_from
                AND (f.valid_until IS NULL OR f.valid_until > p_now));
 END
 $$;

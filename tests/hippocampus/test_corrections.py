@@ -105,6 +105,28 @@ async def test_the_new_value_of_the_same_reply_stands(pool: asyncpg.Pool, gemini
     assert await holds(pool) == {"home_city": "Nice"}
 
 
+async def test_what_a_later_turn_of_the_slice_ends_is_history(pool: asyncpg.Pool) -> None:
+    """In either order of the reply, of one value and of a collection; what ended is as certain as its end at most."""
+    reply = (
+        fact("allergies", None, ended=True, confidence=0.7, seq=5),
+        fact("allergies", ["nuts", "milk"], seq=2),
+        fact("city", "Nice", confidence=0.6, seq=3),
+        fact("city", "Lyon", ended=True, confidence=0.6, seq=3),
+        fact("city", "Lyon", seq=2),
+        fact("pet", "a cat", seq=4),
+    )
+    await tell(pool, scripted(*reply), "one", "two", "three", "four", "five")
+    assert await holds(pool) == {"city": "Nice", "pet:a_cat": "a cat"}
+    service = OpenMemoryService(pool, None)
+    for key, outcomes in (
+        ("city", [("Nice", "current"), ("Lyon", "superseded")]),
+        ("allergies:nuts", [("nuts", "superseded")]),
+        ("allergies:milk", [("milk", "superseded")]),
+    ):
+        history = await service.fact_history(app_name=APP, user_id=USER, fact_type="profile", key=key)
+        assert [(each.value, each.outcome) for each in history] == outcomes
+
+
 async def test_another_value_than_the_one_that_ended_stays(pool: asyncpg.Pool, gemini: GeminiGenerator) -> None:
     """A city that was left long ago does not end the present one."""
     await tell(pool, gemini, "I live in Lyon.")

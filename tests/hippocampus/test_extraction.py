@@ -271,6 +271,25 @@ class TestReflection:
             ("pet", None, True),
         ]
 
+    def test_what_a_turn_corrects_is_given_as_it_was_stated(self) -> None:
+        """Beside its end and, if there is one, the value that holds; another value without an end is refused."""
+        stated = [{**FACT, "value": value} for value in ("Nice", "Rome")]
+        ends = [{**FACT, "value": ["Nice", "Rome"], "ended": True}]
+        facts, _, _ = extraction.parse_reflection(
+            json.dumps({"facts": [*stated, *ends, FACT], "insights": []}), CONVERSATION
+        )
+        assert [(fact.value, fact.ended) for fact in facts] == [
+            ("Nice", False),
+            ("Rome", False),
+            (["Nice", "Rome"], True),
+            ("Lyon", False),
+        ]
+        with pytest.raises(MalformedReplyError, match="another value"):
+            extraction.parse_reflection(
+                json.dumps({"facts": [*stated, {**FACT, "value": "Nice", "ended": True}, FACT], "insights": []}),
+                CONVERSATION,
+            )
+
     def test_a_repeated_insight_names_the_known_one(self) -> None:
         """By its number in the list of the request; it becomes an id."""
         known = tuple(KnownInsight(id=f"id{n}", content="...") for n in (1, 2))

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 import asyncpg
 import pytest
 
 from hippocampus import Hippocampus
+from hippocampus.consolidation.replay import MemoryReplay
 from hippocampus.consolidation_worker import MemoryConsolidationWorker
 from hippocampus.context.candidates import limits_of
 from hippocampus.context.languages import _FACT_KINDS, _SPEAKERS, day, fact_kind, speaker
 from hippocampus.context.templates import TemplateName
 from hippocampus.context_assembler import ContextAssembler
+from hippocampus.providers.extraction import parse_reflection
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from hippocampus.records import ExtractedFact
+from hippocampus.search import MemorySearch
 from hippocampus.text.languages import Language, language_of
 from hippocampus.text.tokens import count_tokens
 from pulse.events import Event
 from pulse.session_service import OpenSessionService
 from tests.support.memory_rows import APP, add_fact, add_memory, say
+from tests.support.provider_conformance import conversation
 from tests.support.queue_claims import work_off
 from tests.support.scripted_provider import ScriptedGenerator
 
@@ -29,13 +35,17 @@ MEI = "mei"
 START = datetime(2025, 3, 3, 9, tzinfo=UTC)
 
 
-async def talk(pool: asyncpg.Pool, session: str, *texts: str, user: str = MEI, after_days: float = 0) -> None:
+async def talk(
+    pool: asyncpg.Pool, session: str, *texts: str, user: str = MEI, after_days: float = 0, minutes: float = 1
+) -> None:
     """Hold a conversation, a minute a turn, some days after the first one; it is consolidated by `consolidate`."""
     sessions = OpenSessionService(pool)
     await sessions.create_session(APP, user, session_id=session)
     begun = START + timedelta(days=after_days)
     events = [
-        Event(author="user", content={"text": text}, timestamp=(begun + timedelta(minutes=number)).timestamp())
+        Event(
+            author="user", content={"text": text}, timestamp=(begun + timedelta(minutes=minutes * number)).timestamp()
+        )
         for number, text in enumerate(texts)
     ]
     await sessions.append(APP, user, session, events)
@@ -141,6 +151,99 @@ async def test_summaries_of_what_was_superseded_are_marked(pool: asyncpg.Pool, c
             assert any(said.rstrip(".!。") in content for content in marked), (said, former)
             assert other not in marked, (said, former)
             assert all(row["changed"] is None for row in rows if row["thread_id"] != thread), (said, rows)
+
+
+#: What was said, the correction in the same session, what is asked, and what a small window says of the former turn.
+CORRECTED = (
+    (
+        "I'm allergic to shellfish.",
+        "Actually I'm not allergic to shellfish, it was a mistake.",
+        "Am I allergic to shellfish?",
+        "no longer so since",
+    ),
+    ("I live in Porto.", "No wait, it's Lisbon.", "Where do I live?", "lives in Lisbon, from 3 March"),
+    ("我对虾过敏。", "其实我对虾不过敏，是弄错了。", "我对虾过敏吗？", "起不再如此"),
+    ("我住在北京。", "不对，是天津。", "我住在哪里？", "住在天津，自2025年3月3日起"),
+)
+#: The same, as a model's reply says it.
+REPLIES: tuple[list[dict[str, Any]], ...] = (
+    [
+        {"key": "allergy", "value": "shellfish", "source_turns": [1]},
+        {"key": "allergy", "value": "shellfish", "ended": True, "source_turns": [3]},
+    ],
+    [
+        {"key": "home_city", "value": "Porto", "source_turns": [1]},
+        {"key": "home_city", "value": "Porto", "ended": True, "source_turns": [3]},
+        {"key": "home_city", "value": "lives in Lisbon", "source_turns": [1, 3], "confidence": 0.7},
+    ],
+    [
+        {"key": "allergy", "value": "虾", "source_turns": [1, 3]},
+        {"key": "allergy", "value": "虾", "ended": True, "source_turns": [3], "confidence": 0.7},
+    ],
+    [
+        {"key": "home_city", "value": "住在天津", "source_turns": [3]},
+        {"key": "home_city", "value": "住在北京", "ended": True, "source_turns": [3]},
+        {"key": "home_city", "value": "住在北京", "source_turns": [1]},
+    ],
+)
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_correction_in_the_same_slice_steps_before_what_it_corrects(
+    pool: asyncpg.Pool, conn: asyncpg.Connection, *, by_model: bool, at_once: bool
+) -> None:
+    """Also where all turns have one time. The history has the former value; a later session shows what holds."""
+    assembler, search = ContextAssembler(pool, LocalEmbedder()), MemorySearch(pool, LocalEmbedder())
+    for number, (said, correction, query, note) in enumerate(CORRECTED):
+        user = f"user-{number}"
+        between = "It rains today." if said.isascii() else "今天下雨。"
+        await talk(pool, "s-1", said, between, correction, user=user, minutes=0 if at_once else 1)
+        generator: Any = LocalGenerator()
+        if by_model:
+            turns = await conn.fetch("SELECT sequence_num, content FROM messages WHERE user_id = $1", user)
+            assert [row["content"] for row in turns] == [said, between, correction]
+            reply = {"facts": [{"type": "profile", "confidence": 0.9} | fact for fact in REPLIES[number]]}
+            slice_ = conversation(*(("user", row["content"]) for row in turns))
+            found, _, _ = parse_reflection(json.dumps(reply | {"insights": []}), slice_)
+            generator = ScriptedGenerator(reflections=[(found, ())])
+        assert await work_off(pool, MemoryConsolidationWorker(pool, generator, LocalEmbedder()))
+        results = await search.search(app_name=APP, user_id=user, query=query, record_access=False)
+        first = results.memories[0]
+        assert first.content == correction or (first.source == "fact" and said not in first.content), results
+        facts = await conn.fetch("SELECT key, valid_until FROM facts WHERE user_id = $1", user)
+        assert [row["valid_until"] is not None for row in facts] == ["no longer" in note or "不再" in note], (
+            user,
+            facts,
+        )
+        history = await conn.fetch("SELECT * FROM fact_history($1, $2, 'profile', $3)", APP, user, facts[0]["key"])
+        former = [row for row in history if row["outcome"] == "superseded"]
+        assert [list(row["source_seqs"]) for row in former] == [[1]]
+        assert former[0]["superseded_by_seq"] == 3
+        await say(pool, user, "s-2", between)
+        window = await assembler.assemble(app_name=APP, user_id=user, session_id="s-2", query=query)
+        marked = [line for line in window.text.splitlines() if said.rstrip(".。") in line]
+        assert marked
+        assert all(note in line for line in marked), window.text
+        resumed = await assembler.assemble(app_name=APP, user_id=user, session_id="s-1", query="")
+        assert next(item.content for item in resumed.items if item.context_type == "history").endswith(said), resumed
+        small = await Hippocampus(pool, app=APP).recall(user, query, max_tokens=45)
+        assert correction in small or note in small or "Lisbon" in small or "天津" in small, small
+
+
+async def test_a_replay_keeps_what_a_slice_corrects(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """Nothing is added or dropped, also where all turns have one time."""
+    for minutes in (0, 1):
+        user = f"user-{minutes}"
+        await talk(pool, "s-1", "I live in Porto.", "No wait, it's Lisbon.", user=user, minutes=minutes)
+        await consolidate(pool)
+        report = await MemoryReplay(pool, LocalGenerator(), LocalEmbedder()).replay(APP, user, apply=True)
+        assert report.counts == {"added": 0, "dropped": 0, "kept": report.counts["kept"]}, report
+        assert report.facts == ()
+        history = await conn.fetch(
+            "SELECT value ->> 'text' AS text, outcome FROM fact_history($1, $2, 'profile', 'home')", APP, user
+        )
+        assert [tuple(row) for row in history] == [("lives in Lisbon", "current"), ("lives in Porto", "superseded")]
 
 
 async def test_what_a_change_says_of_both_values_is_not_marked(conn: asyncpg.Connection) -> None:

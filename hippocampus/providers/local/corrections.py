@@ -23,7 +23,7 @@ _TAKEN_BACK_EN = re.compile(
     r"\b(?:scratch (?:that|what I said|the)|never ?mind (?:that|what I said|about)|forget (?:that\b|what I said|what"
     r" I told)"
     r"|(?:I )?take that back|disregard|ignore (?:that|what I said)|(?:it|that|this|which) (?:was|is) (?:all )?(?:just"
-    r" )?(?:an? |my )?(?:mistake|wrong"
+    r" )?(?:an? |my )?(?:mistake(?! (?:to|of)\b)|wrong"
     r"|false alarm|misdiagnosis|misunderstanding|mix-up|typo|error)|was (?:a )?(?:misdiagnosis|misdiagnosed|false"
     r" alarm|mistaken)|I was (?:wrong|mistaken)"
     r"|I (?:misspoke|misread|mistyped|misremembered)|I (?:got|had) (?:that|it|this|the \w+) wrong|mixed (?:that|it"
@@ -67,7 +67,7 @@ _MOVED_EN = re.compile(
 )
 _ENDED_EN = re.compile(
     r"^(?:(?:I|we|I've|we've|I have|we have) )?(?:just |also |finally |had to |now |since |already |recently"
-    r" )*(?:left|dumped"
+    r" )*(?:left|dumped|(?:stood|stepped) down (?:as|from)|not(?: an?)?(?= [a-z -]{3,30} any ?more)"
     r"|ditched|packed in|cut out|stopped (?:being|doing|going to|eating|drinking|taking)|taken off|came off"
     r"|quit|drop|give up|sell|resign(?:ed)? from|sold|g[ai]ven? up|gave away|dropped|stopped|lost|broke up with|got"
     r" rid of|retired from"
@@ -99,7 +99,8 @@ _RELOCATING_EN = re.compile(
     rf"\b(?:I'm|we're|I am|we are|I'll be|we'll be) moving (?!it\b|to {patterns_en.DAYS}|to the \d)", re.IGNORECASE
 )
 _RELOCATED_ZH = re.compile(
-    "(?<!没)(?<!不)搬(?:家|到|来|去|进|过来|过去)[^，。改推挪延提]{0,8}了|已经搬|搬完|搬好|[前昨上][^，。]{0,6}搬[到来进]"
+    "(?<!没)(?<!不)搬(?:家|到|来|去|进|过来|过去)[^，。改推挪延提]{0,8}了|已经搬|搬完|搬好"
+    "|[前昨上][^，。]{0,6}搬[到来进]"
 )
 _RELOCATION = re.compile(r"\b(?:mov(?:e|es|ing)|relocat\w+)\b|搬", re.IGNORECASE)
 #: A plan to move to another place, not to move something there.
@@ -147,6 +148,13 @@ _NOTHING_EN = re.compile(
 )
 _INSTEAD_EN = (
     re.compile(
+        r"\bI (?:said|wrote|told you)(?: it was| it's)? (?:on |in |at |the"
+        r" )?(?P<old>[A-Z0-9][\w'-]*)(?: (?:earlier|before|yesterday|last time))?"
+        r"[,;—–-]? ?(?:but |and )?(?:I meant|(?:it|that|she|he)(?:'s| is| was| should be)|we're"
+        r"|I'm)(?: actually| really| in fact)?"
+        r" (?:on |in |at |the )?(?P<new>[A-Z0-9][\w'-]*)(?=$|[.,!])"
+    ),
+    re.compile(
         r"\b(?!(?:It|That|This|He|She|We|They|I|No|Sorry|Actually|The)\b)(?P<new>[A-Z0-9][\w'-]*(?: [A-Z0-9][\w'-]*)?)"
         r",? not (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)\b"
     ),
@@ -157,6 +165,11 @@ _INSTEAD_EN = (
     re.compile(
         r"\binstead of (?:on |in |at |the )?(?P<old>[A-Z0-9][\w'-]*)[,]? (?:it's |on )?(?P<new>[A-Z0-9][\w'-]*)\b"
     ),
+)
+_SAID_ZH = re.compile(
+    "(?:刚才|之前|上次|前面)?我?(?:刚才|之前|上次|前面)?说(?:的)?(?:是"
+    "|在)?(?P<old>[\\u4e00-\\u9fff]{1,8}?)[，,](?:但|不过)?(?:其实|应该|实际上?)(?:是|在)"
+    "(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)(?=[，。！,!]|$|吧|啊|哈|才对)"
 )
 _RENAMED_EN = re.compile(
     r"^(?:(?:he|she|it)(?:'s| is)|(?:his|her|its) name(?:'s| is)|we(?:'ve)? (?:named|called|renamed) (?:him|her|it))"
@@ -182,7 +195,7 @@ _WORK_TOPICS = frozenset(
     ("employer", "occupation", "business", "new_job", "field_of_work", "work_terms", "employment", "work_change")
 )
 _LEFT_WORK_ZH = re.compile(
-    f"不(?:再)?(?:当|做|干){patterns_zh.JOB}了|(?<![没不想要])辞(?:职|工)?了|离职了|(?:被|给)裁了?"
+    f"不(?:再)?(?:当|做|干){patterns_zh.JOB}了|(?<![没不想要])辞(?:职|工)?了|离职了|(?<!差点)(?<!险些)(?:被|给)裁了?"
     f"|[^，。]{{0,6}}不干了(?=[，,。！!]|$)|(?:公司|店|厂|饭店|茶楼"
     "|酒楼)[^，。]{0,6}(?:倒闭|关门|关张|黄了|没了)|(?:没有?|丢)了工作"
 )
@@ -192,7 +205,9 @@ _JOINED_EN = re.compile(
     r"\b(?:signed up|enrolled|joined|entered|registered|booked|applied|started|going)\b", re.IGNORECASE
 )
 _GIVEN_UP_EN = re.compile(
-    r"\b(?:(?:gave|given) (?:it |that )?up|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell"
+    r"\b(?:(?:gave|given) (?:it |that )?up|(?:we|I) (?:didn't (?:end up going|go|make it)|never"
+    r" (?:went|made it))(?=$|[.,!])"
+    r"|quit|stopped|not any ?more|no longer|never (?:was|did)|cancelled|fell"
     r" through)\b",
     re.IGNORECASE,
 )
@@ -203,7 +218,8 @@ _CALLED_ZH = re.compile("叫[^，]{1,4}$")
 _WELL_ZH = re.compile("(?:不(?:再)?过敏|没了|好了|痊愈|康复|治好|消失|没事)了?(?=[，,。！!]|$)")
 #: A relative or an animal is well again.
 _KIN_WELL_ZH = re.compile(
-    "(?P<kin>妈|爸|爷|奶|外婆|外公|姥姥|姥爷|老婆|媳妇|老公|儿子|女儿|孩子|哥|姐|弟|妹|公公|婆婆|岳父|岳母|猫|狗)[^，。]{0,4}"
+    "(?P<kin>妈|爸|爷|奶|外婆|外公|姥姥|姥爷|老婆|媳妇|老公|儿子|女儿|孩子|哥|姐|弟|妹|公公|婆婆|岳父"
+    "|岳母|猫|狗)[^，。]{0,4}"
     "(?:好了|出院了?|康复了?|痊愈了?|没事了|好多了)"
 )
 _KIN_WELL_EN = re.compile(
@@ -243,6 +259,8 @@ _DAY_EN = re.compile(
     re.IGNORECASE,
 )
 _MONTH_EN = re.compile(rf"\b{patterns_en.MONTH}\b", re.IGNORECASE)
+_MONTHS = "January February March April May June July August September October November December".split()
+_HALF_MONTH = 15
 _BARE_DAY_EN = re.compile(r"^(?:on |by |from )?(?:the )?(?P<day>\d{1,2}(?:st|nd|rd|th))$", re.IGNORECASE)
 _BARE_MONTH_EN = re.compile(rf"\b(?:be|to|in|is|until) (?P<month>{patterns_en.MONTH})\b")
 _TIME_ZH = re.compile(patterns_zh.TIME)
@@ -309,10 +327,15 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What becomes of a held fact: another text, or its end if `text` is None."""
+    """What becomes of a held fact: another text, or its end if `text` is None.
+
+    Attributes:
+        unsaid: topics of facts that the sentence only seems to state.
+    """
 
     held: Held
     text: str | None
+    unsaid: frozenset[str] = frozenset()
 
 
 _KINDRED_SPOKEN = tuple(
@@ -408,7 +431,8 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
             each for each in dated if each.topic not in _UNDATED and _overlapping([each], text)
         ]
         target = _target(dated, text, turn, speaks_of_it=bool(_IT_EN.search(text)) or not states)
-        if target and not (states and not _overlapping([target], text)):
+        bare = not content(_IT_MOVED_EN.sub("", _TIME_EN.sub(" ", text)))
+        if target and not (states and not bare and not _overlapping([target], text)):
             return [Correction(target, moved_en(target.text, time))]
     if _OFF_EN.search(text):
         plans = [
@@ -490,15 +514,36 @@ def moved_en(text: str, time: str) -> str:
     last = times[-1]
     day, month = _BARE_DAY_EN.match(time), _MONTH_EN.search(last[0])
     if day and month:
-        time = f"on the {day['day']} of {month[0]}"
+        time = f"on the {day['day']} of {_month_of(day['day'], last[0], month[0])}"
     kept = re.match(r"on |at |in |by |from ", last[0], re.IGNORECASE)
     if kept and not re.match(r"on |at |in |by |from |next |this |tomorrow", time, re.IGNORECASE):
         time = kept[0] + time
     return f"{text[: last.start()]}{time}{text[last.end() :]}"
 
 
+def _month_of(day: str, former: str, month: str) -> str:
+    """Return the month in which a day of that number is nearest to the former one: the 3rd of May after 28 April."""
+    known = re.search(r"\b(\d{1,2})(?!\d)", former)
+    place = next((place for place, name in enumerate(_MONTHS) if name.startswith(month[:3].title())), None)
+    if known is None or place is None:
+        return month
+    distance = int(re.sub(r"\D", "", day)) - int(known[1])
+    if abs(distance) <= _HALF_MONTH:
+        return month
+    return _MONTHS[(place + (1 if distance < 0 else -1)) % 12]
+
+
+def lacks_month(text: str, whole: str) -> bool:
+    """Return whether a text names a day alone, and another one that day with its month: 'the 14th'."""
+    time = find_time(text, chinese=False)
+    if time is None or not _BARE_DAY_EN.match(time.replace("to ", "on ")):
+        return False
+    named = find_time(whole, chinese=False)
+    return named is not None and _MONTH_EN.search(named) is not None
+
+
 def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
-    if (match := _INSTEAD_ZH.search(text)) and (found := _containing(held, match["old"])):
+    if (match := _INSTEAD_ZH.search(text) or _SAID_ZH.search(text)) and (found := _containing(held, match["old"])):
         return [Correction(found, found.text.replace(match["old"], match["new"], 1))]
     if _RELOCATED_ZH.search(text) and (moves := _moves(held, turn)):
         return [Correction(each, None) for each in moves]
@@ -556,6 +601,12 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
 
 
 _MOVE_ZH = re.compile("[改换推提挪延前后迟到成至了日子时间是在定的期嗯好先再又，,。！!不对]")
+_IT_MOVED_EN = re.compile(
+    r"\b(?:(?:so|oh|and|but|well|update|actually|apparently|they|we)\b,?|(?:it|that)(?:'s| has| is"
+    r"| was|'ll| will)?(?: been| be| got)?"
+    r"|(?:mov|push|postpon|delay|shift|chang|bump|reschedul)\w*|forward|back|now|to|until|till|just|it)\b",
+    re.IGNORECASE,
+)
 _MOVE_EN = re.compile(
     r"\b(?:mov|push|postpon|delay|shift|chang|bump|switch|swapp|rebook|reschedul)\w*\b", re.IGNORECASE
 )

@@ -19,6 +19,7 @@ from hippocampus.providers.local import (
     clauses,
     corrections,
     dates,
+    ended,
     families,
     objects,
     owners,
@@ -58,6 +59,16 @@ def of_slice(slice_: ConversationSlice) -> list[ExtractedFact]:
     return _read(slice_).facts()[:FACTS_MAX]
 
 
+def with_former(slice_: ConversationSlice) -> list[ExtractedFact]:
+    """Return the facts of a slice, before them what an earlier turn of it stated and a later one ended or changed.
+
+    A former statement is followed by its end.
+    """
+    ledger = _read(slice_)
+    former = ledger.former[:FACTS_MAX]
+    return [*former, *(fact for fact in ledger.facts()[:FACTS_MAX] if fact not in former)]
+
+
 def _read(slice_: ConversationSlice) -> _Ledger:
     ledger = _Ledger(slice_.known_facts)
     kin = people.of_facts(slice_.known_facts)
@@ -77,7 +88,12 @@ def _read(slice_: ConversationSlice) -> _Ledger:
                 relatives.begin_turn(asked, turn.author)
             again = ledger.restated(sentence, answered, relatives)
             stating, cited = again or (sentence, ())
-            found = [each for each in statements.of_sentence(stating, relatives) if not _is_of_moment(each, stating)]
+            read = replace(stating, text=ledger.without_former(stating))
+            found = [
+                each
+                for each in statements.of_sentence(read, relatives)
+                if not _is_of_moment(each, stating) and not _is_none(each, stating)
+            ]
             moved = ledger.moved(found, stating)
             if again is None and not sentence.is_question and (found or not unclear):
                 ledger.correct(sentence, whose, found, answered)
@@ -93,7 +109,8 @@ def _read(slice_: ConversationSlice) -> _Ledger:
 def _parts_of(turn: Turn) -> Iterator[Sentence]:
     """Yield the sentences of a turn, what puts the rest of its sentence right by itself."""
     for sentence in sentences.of_turn(turn):
-        for text in restated.parts(sentence.text):
+        for part in restated.parts(sentence.text):
+            text = ended.as_stated(part)
             yield sentence if text == sentence.text else replace(sentence, text=text)
 
 
@@ -116,6 +133,11 @@ _LASTING = re.compile(
 
 #: What people who talk by name ask of each other for good.
 _TO_ME_ZH = re.compile("(?:别|不要|不许|不准|莫|请|记住)[^，。]{0,3}[我俺咱]|[叫喊][我俺]")
+
+
+def _is_none(found: Found, sentence: Sentence) -> bool:
+    """Return whether what seems to state an allergy says that there is none."""
+    return found.pattern.topic.partition(":")[0] == "allergy" and ended.takes_back_allergy(sentence.text)
 
 
 def _is_of_moment(found: Found, sentence: Sentence) -> bool:
@@ -161,7 +183,10 @@ class _Ledger:
         #: What became of sentences, by turn and position: their text with another time or name, or None.
         self.corrected: dict[tuple[int, int], str | None] = {}
         self.stating: set[tuple[int, int]] = set()
+        #: What a turn stated until a later one ended or changed it, each followed by its end.
+        self.former: list[ExtractedFact] = []
         self._off: list[Held] = []  # what the turn that is read took back
+        self._asked = ""  # the turn before, if the sentence that is read may answer it
         self._turn = 0
         for fact in known:
             value = fact.value if isinstance(fact.value, dict) else {"text": str(fact.value)}
@@ -197,10 +222,17 @@ class _Ledger:
             self._said[identity] = sentence
             self.stating.add((sentence.turn.sequence_num, sentence.position))
         text = sentence.text if sentence is not None else fact.value["text"]
-        for held in [each for each in self._held.values() if succession.gives_way(each, topic, fact, text)]:
+        for held in [
+            each
+            for each in self._held.values()
+            if succession.gives_way(each, topic, fact, text)
+            and not (topic == "work_change" and self._is_another_job(each, text, self._asked))
+        ]:
             self._end(held, fact.source_seqs[-1])
         self._hold(fact.fact_type, fact.key, fact.value, topic, fact.source_seqs[-1])
         if before is None or before.ended or before.value != fact.value:
+            if before is not None and before.value["text"] != fact.value["text"]:
+                self._note_former(before, fact.source_seqs[-1])
             self._stated[identity] = fact
             return
         self._stated[identity] = replace(
@@ -241,6 +273,10 @@ class _Ledger:
             )
             > 1
         )
+
+    def without_former(self, sentence: Sentence) -> str:
+        """Return a sentence without what it names as the former one of what is known."""
+        return ended.without_former(sentence.text, list(self._held.values()))
 
     def note_names(self, sentence: Sentence) -> None:
         """Note that a sentence names something, which the next one may put right."""
@@ -311,6 +347,7 @@ class _Ledger:
             whose: tells of whom each part of the sentence speaks: it ends only what is known of them.
             before: the turn before, if the sentence may answer a question in it.
         """
+        self._asked = before if _ASKS.search(before) else ""
         if not self._held and not self._off:
             return
         if len(sentence.text) > clauses.SENTENCE_CHARS_MAX:
@@ -329,6 +366,8 @@ class _Ledger:
         if self._turn != turn.sequence_num:
             self._turn, self._off = turn.sequence_num, []
         parts = whose.parts(sentence)
+        if ended.is_of_speaker(sentence.text):
+            parts = [owners.Part(sentence.text, owners.IT)]
         changed = bool(denied)
         changeable: list[list[Held]] = []
         for part in parts:
@@ -353,17 +392,24 @@ class _Ledger:
         """End and change what a part of a sentence takes back or puts right; return whether it does."""
         turn = sentence.turn
         spoken = part.text if sentence.is_cjk else clauses.spelled_out(part.text)
-        fixes = corrections.of_sentence(
+        asked = before if _ASKS.search(before) else ""
+        held = [each for each in held if not self._is_another_job(each, part.text, asked)]
+        stated = [one.pattern.topic.partition(":")[0] for one in found]
+        fixes = ended.of_sentence(spoken, held, stated, chinese=sentence.is_cjk, asked=asked)
+        if not fixes and ended.is_of_another_allergy(part.text):
+            return False
+        fixes = fixes or corrections.of_sentence(
             spoken,
             [*part.changeable(self._off), *held],
             turn.sequence_num,
             chinese=sentence.is_cjk,
             states=bool(found),
-            asked=before if _ASKS.search(before) else "",
+            asked=asked,
         )
         for other in corrections.alike([fix.held for fix in fixes], held):
             self._end(other, turn.sequence_num)
         for fix in fixes:
+            found[:] = [one for one in found if one.pattern.topic.partition(":")[0] not in fix.unsaid]
             if fix.text is None:
                 self._end(fix.held, turn.sequence_num)
                 found[:] = [
@@ -376,6 +422,8 @@ class _Ledger:
                 continue
             if corrections.is_only_moved(part.text, fix.held, chinese=sentence.is_cjk):
                 found[:] = [one for one in found if not one.clause or one.pattern.topic != "plan"]
+            if not sentence.is_cjk:
+                found[:] = [one for one in found if not _lacks_month(one, fix.text)]
             restated = [
                 one
                 for one in found
@@ -410,6 +458,10 @@ class _Ledger:
             )
             self.keep(fact, fix.held.topic)
         return bool(fixes)
+
+    def _is_another_job(self, held: Held, text: str, asked: str) -> bool:
+        said = self._said.get((held.fact_type, held.key))
+        return ended.is_another_job(held, text, asked, said.text if said is not None else None)
 
     def _update(self, text: str, sentence: Sentence, found: list[Found], held: list[Held], beside: list[Held]) -> bool:
         """Put a text in the place of a known fact that it speaks of as changed, or end that if it is stated anew.
@@ -518,15 +570,30 @@ class _Ledger:
         self._held.pop(identity, None)
         if held not in self._off:
             self._off.append(held)
-        self._stated.pop(identity, None)
+        if (before := self._stated.pop(identity, None)) is not None:
+            self._note_former(before, seq)
         self._stated[identity] = ExtractedFact(
             fact_type=held.fact_type,  # type: ignore[arg-type]
             key=held.key,
             value=dict(value),
-            confidence=0.9,
+            confidence=_ENDS,
             source_seqs=(seq,),
             ended=True,
         )
+
+    def _note_former(self, fact: ExtractedFact, seq: int) -> None:
+        """Note that what earlier turns stated holds until a turn; what one turn takes back at once never held."""
+        if not fact.ended and fact.source_seqs[-1] < seq:
+            self.former += [fact, replace(fact, confidence=_ENDS, source_seqs=(seq,), ended=True)]
+
+
+#: How certain an end is.
+_ENDS = 0.9
+
+
+def _lacks_month(found: Found, text: str) -> bool:
+    """Return whether a plan names only a day of the month that a text names with its month."""
+    return found.pattern.topic == "plan" and corrections.lacks_month(found.clause or found.object, text)
 
 
 #: Topics of which two clauses of one sentence are one value.

@@ -72,7 +72,7 @@ def _reflect(slice_: ConversationSlice) -> Reflection:
     from hippocampus.providers.local import facts, feedback, insights
 
     return Reflection(
-        facts=tuple(facts.of_slice(slice_)),
+        facts=tuple(facts.with_former(slice_)),
         insights=tuple(insights.of_slice(slice_)),
         proposals=tuple(feedback.of_slice(slice_)),
         origin=_origin(),

@@ -26,7 +26,11 @@ _PLAIN_EN = re.compile(
     r"(?P<lead>(?:it|that|she|he|they)(?:'s| is| was|'re| are)(?: called)?|there(?:'s| are| is)|make (?:that|it)"
     r"|(?:we|I)(?:'ve got| have| said| meant?))?\s*"
     r"(?P<place>(?:at|in|on|to|from) )?(?P<article>the |an? )?(?P<new>[\w'&-]+(?: [\w'&-]+){0,2}?)"
-    r"(?:,? (?:not .{2,40}|now|actually|sorry|instead))?$",
+    r"(?:,? (?:not .{2,40}|now|actually|sorry|instead))?"
+    r"(?:[,;.…—–-]+ ?(?:I (?:always|keep|constantly|often) (?:mix|get|confus|forget)\w*\b.{0,30}|I"
+    r" (?:got|get|mixed|misread|mistyped"
+    r"|misspoke|misremembered|was (?:thinking of|looking at))\b.{0,40}|my (?:mistake|bad"
+    r"|memory.{0,20})|silly me|typo|sorry about that))?$",
     re.IGNORECASE,
 )
 #: Opens nothing but a correction.
@@ -103,19 +107,22 @@ _THINGS_EN = frozenset(
 )
 _THINGS_OR_NOT_EN = frozenset(words.listed("java ruby julia swift scala dart pascal ada basic haskell word edge"))
 _DEMONYM_EN = re.compile(
-    r"(?!dalian$)(?:[a-z]+(?:ish|ese|ian|ican)|german|french|dutch|greek|thai|czech|swiss|korean|catalan|arabic|hindi)$",
+    r"(?!dalian$)(?:[a-z]+(?:ish|ese|ian|ican)|german|french|dutch|greek|thai|czech|swiss|korean"
+    r"|catalan|arabic|hindi)$",
     re.I,
 )
+_MONTH_EN = re.compile(patterns_en.MONTH, re.IGNORECASE)
 _CALENDAR_EN = re.compile(rf"(?:{patterns_en.DAYS}|{patterns_en.MONTH}|I\b.*)$", re.IGNORECASE)
 _OPENING_ZH = (
-    "(?:不对(?:不对)?|不是|[哦噢]不|错了|[说写打记讲弄搞][错反岔]了|等等|等一下|更正(?:一下)?|口误|抱歉|不好意思)"
+    "(?:不对(?:不对)?|不(?=[，,、])|不是|[哦噢]不|错了|[说写打记讲弄搞][错反岔]了|等等|等一下"
+    "|更正(?:一下)?|口误|抱歉|不好意思)"
 )
 _PLAIN_ZH = re.compile(
     f"^(?:(?:哦|噢|啊|呃|哎呀?|额)[，,]?)?(?P<opening>{_OPENING_ZH})[，,。！!、：: ]+"
     "(?P<lead>(?:应该|其实|我是想说|我想说的|我说的)?(?:是|改成|在)|应该说?|[她他]在)?(?P<new>[^，。,、！!？?]{1,10}?)"
     "(?:才对|来着|哈|啊|吧|呢|啦)?[。！!~]*$"
 )
-_FIRM_ZH = re.compile("不对|错|反|岔|更正|口误")
+_FIRM_ZH = re.compile("^不$|不对|错|反|岔|更正|口误")
 _NUMBER_ZH = re.compile(f"(?P<number>{patterns_zh.NUMBER})(?P<unit>[只条头匹个岁年月天次套台辆口间]?)")
 _TIME_ZH = re.compile(patterns_zh.TIME)
 _WEEK_ZH = re.compile("[这本下]+(?=周|星期|礼拜)")
@@ -127,7 +134,8 @@ _OBJECT_ZH = re.compile(
 )
 #: Says something of its own: 'the courier comes', 'my hand slipped'.
 _PREDICATE_ZH = re.compile(
-    "[是要来到在有忘接想等让被给去滑]|迟|今天|昨天|刚才|已经|下雨|下雪|手抖|打[电错字]|听[错说]|看[错到]|电话|快递|外卖|开会"
+    "[是要来到在有忘接想等让被给去滑]|迟|今天|昨天|刚才|已经|下雨|下雪|手抖|打[电错字]|听[错说]"
+    "|看[错到]|电话|快递|外卖|开会"
 )
 _PLACE_ZH = re.compile(f"{patterns_zh.CITY}|.{{1,6}}[省市区县镇村路街]")
 _NO_NOUN_ZH = re.compile("[我你他她它这那没不了吗呢吧]|什么|怎么|谢|好的|知道|明白|可以|对的")
@@ -158,6 +166,12 @@ def in_place(
 def _english(match: re.Match[str], sentence: str, stated: Sequence[Held], *, elsewhere: bool) -> str | None:
     new, place = match["new"], match["place"] or ""
     time = corrections.find_time(f"{place}{new}", chinese=False)
+    if (
+        _MONTH_EN.fullmatch(new)
+        and (named := corrections.find_time(sentence, chinese=False))
+        and _MONTH_EN.search(named)
+    ):
+        return corrections.moved_en(sentence, f"in {new}") if new.lower() not in named.lower() else None
     if time is not None and len(time) >= len(new):
         old = corrections.find_time(sentence, chinese=False)
         return corrections.moved_en(sentence, time) if old and old.lower() != time.lower() else None
@@ -314,15 +328,23 @@ def _last_replaced(sentence: str, olds: Sequence[str], new: str) -> str | None:
 def parts(text: str) -> list[str]:
     """Return a sentence, or what it states and what puts that right: 'I live in Leeds, no wait, in York.'"""
     match = _WITHIN.match(text)
-    if match is None or not any(each.match(match["after"].strip(" .!…。")) for each in (_PLAIN_EN, _PLAIN_ZH)):
+    if (
+        match is None
+        or _SAID.match(text)
+        or not any(each.match(match["after"].strip(" .!…。")) for each in (_PLAIN_EN, _PLAIN_ZH))
+    ):
         return [text]
     return [match["before"], match["after"]]
 
 
+#: Says itself what was said, and what is right.
+_SAID = re.compile(r"I (?:said|wrote|told you)\b", re.IGNORECASE)
 _WITHIN = re.compile(
     r"(?P<before>.{4,200}?)\s*(?:[,，;；—–…-]+|\.{3})\s*"
-    r"(?P<after>(?:no,? wait|wait,? no|sorry|I mean|or rather|correction"
-    r"|(?:不对|哦不|噢不|[说写打记讲]错了)[，,]).{1,60})$",
+    rf"(?P<after>(?:(?:no,? wait|wait,? no|sorry|I mean|or rather|correction"
+    rf"|(?:不对|哦不|噢不|[说写打记讲]错了)[，,]).{{1,60}}|no,? (?:on |in |at )?(?:{patterns_en.DAYS}"
+    rf"|{patterns_en.MONTH})[.!]?"
+    rf"|不[，,、](?:是|在)?{patterns_zh.TIME}[。！]?))$",
     re.IGNORECASE,
 )
 
@@ -339,6 +361,11 @@ def person(held: Held) -> str:
 
 
 _WHO = re.compile(rf"\b(?:{people.WHO})\b|{patterns_zh.KIN.replace('?P<about>', '?:')}|[妈爸姐哥弟妹]", re.IGNORECASE)
+
+
+def is_first_name(name: str) -> bool:
+    """Return whether a word is a common first name, and no place."""
+    return name.lower() in _FIRST_NAMES
 
 
 def opens(text: str) -> bool:

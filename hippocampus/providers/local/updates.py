@@ -50,14 +50,16 @@ _CHANGE_ZH = re.compile(
 )
 #: Allows again what a rule forbade.
 _RELEASE_EN = re.compile(
-    r"\b(?:we|you) can (?:quit|drop|lose|skip|stop)\b|\b(?:you (?:can|may)|(?:it's|that's|are|is) (?:ok|okay"
+    r"\b(?:we|you) can (?:quit|drop|lose|skip|stop)\b|\byou (?:don't|do not) (?:need"
+    r"|have)(?: to)? .*\b(?:now|any ?more|any longer)\b|\b(?:you (?:can|may)|(?:it's|that's|are|is)"
+    r" (?:ok|okay"
     r"|fine|alright|allowed)|feel free|I don't mind|go ahead|okay to)\b.*\b"
     r"(?:again|now|after all|any ?more|from now on|these days)\b",
     re.IGNORECASE,
 )
 _RELEASE_ZH = re.compile(
     "(?:不必|不用|作废|取消|不算)了?(?=$|[，,。！ ])|你?(?:现在|以后|偶尔)[^，。]{0,8}(?:可以|也[中行成]|随便"
-    "|都行|没关系)|(?:可以|不用|不必)[^，。]{0,10}(?:了|也[中行成])$|也[中行成](?=$|[，。！ ])"
+    "|都行|没关系)|(?:可以|不用|不必)[^，。]{0,10}(?:了|也[中行成])$|也[中行成]了?(?=$|[，。！ ])"
 )
 _NUMBERS_EN = r"(?:\d+|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|[a-z]+teen|[a-z]+ty(?:[- ][a-z]+)?)"
 _COUNT_EN = re.compile(
