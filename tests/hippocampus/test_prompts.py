@@ -105,8 +105,9 @@ ASKED = {
         "corrections": (
             "true for what is taken back",
             "key and value are then those that it was known by",
-            "What is corrected within the slice is given as it stands at the end",
-            "a new value of a key replaces the old one by itself",
+            "replaces an old one from before the slice by itself",
+            "given as it was stated, with the turns that stated it, and again with `ended`",
+            "the value that holds instead",
         ),
         "dates": ('"Yesterday", "next May" become dates', "worked out from the turn's time", "a plan keeps its date"),
         "people": (
