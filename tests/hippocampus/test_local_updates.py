@@ -201,6 +201,19 @@ def test_a_name_and_work_beside_a_relative_are_the_relatives(line: str) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "held"),
     [
+        ("考试在周四。", "是周五，不是周四", "考试在周五"),
+        ("考试在周四。", "不是周四，是周五", "考试在周五"),
+        ("我住在苏州。", "是杭州，不是苏州。", "住在杭州"),
+        ("我住在苏州。", "杭州很美，不是苏州能比的", "住在苏州"),
+    ],
+)
+def test_what_is_right_may_be_named_before_or_after_what_is_wrong(before: str, after: str, held: str) -> None:
+    assert held in held_after([before, after])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "held"),
+    [
         (
             "The dinner is on Saturday 12 December at 7pm.",
             "Sorry, the dinner is on Sunday 13 December, not Saturday.",

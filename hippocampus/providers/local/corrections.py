@@ -240,6 +240,10 @@ _INSTEAD_ZH = re.compile(
     "不是(?P<old>[\\u4e00-\\u9fff\\w]{1,8}?)(?:[，,]|而)?是(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)(?=[，。！,!]|$|吧|啊"
     "|哈|才对)"
 )
+_NOT_ZH = re.compile(
+    "(?:^|[，,。])(?:应该|其实|准确说)?(?:是|在)(?P<new>[\\u4e00-\\u9fff\\w]{1,8}?)[，,]而?不(?:是|在)"
+    "(?P<old>[\\u4e00-\\u9fff\\w]{1,8}?)(?=$|[，。！,!]|吧|啊|哈|了)"
+)
 _MISTAKEN_EN = re.compile(
     r"^(?:oh,? |ah,? |no,? |ha\.? |well,? |actually,? )*(?:wait(?:,? no)?|hold (?:up|on)|scratch that|correction"
     r"|pardon me|my"
@@ -543,7 +547,8 @@ def lacks_month(text: str, whole: str) -> bool:
 
 
 def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
-    if (match := _INSTEAD_ZH.search(text) or _SAID_ZH.search(text)) and (found := _containing(held, match["old"])):
+    match = _INSTEAD_ZH.search(text) or _SAID_ZH.search(text) or _NOT_ZH.search(text)
+    if match and (found := _containing(held, match["old"])):
         return [Correction(found, found.text.replace(match["old"], match["new"], 1))]
     if _RELOCATED_ZH.search(text) and (moves := _moves(held, turn)):
         return [Correction(each, None) for each in moves]
