@@ -109,6 +109,7 @@ async def test_a_thousand_effects_under_chaos(dsn: str, pool: asyncpg.Pool, work
     """Processes are killed, started and suspended, and connections end: no effect is lost, and none of `once` or `sql`
     acts twice."""
     await pool.execute(TABLE)
+    await pool.execute("GRANT ALL ON acts TO PUBLIC")
     await ReleaseService(pool, "main").make_scope()
     await pool.execute("INSERT INTO engine_settings VALUES ('test_clock', 'true')")
     later = await asyncpg.connect(dsn)  # Reconciliation waits two minutes: here it is four minutes later.
