@@ -157,6 +157,10 @@ async def _fill(client: httpx.AsyncClient, path: str) -> None:
         assert (await client.post(path, json={"session_id": session})).is_success
     for number in range(3):
         assert (await append(client, f"{path}/{NOBODY}", say(f"{number}"))).is_success
+    # The same memory, remembered again, would be stored once.
+    for content in ("One.", "Another."):
+        memories = f"/v1/apps/app/users/{NOBODY}/memories"
+        assert (await client.post(memories, json={"content": content})).is_success
     page = await document(client)
     for method, place, operation in sorted(asked_operations(page), key=lambda each: each[0] == "POST"):
         if method in ("PUT", "POST") and "/sessions/" not in place and "forget" not in place and "{" in place:
