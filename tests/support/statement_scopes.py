@@ -229,7 +229,7 @@ UNSCOPED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             pulse/api_keys: list_api_keys
             pulse/audit: list_acts
             pulse/cells: app_cell
-            workers.cli/queries: has_app is_set_up job_counts
+            workers.cli/queries: has_app is_logged is_set_up job_counts
             workers.transfer/moves: drop_queued enqueue_documents is_expiring mark_app_cell point_on serve_app
                 threads_of
             """
@@ -252,7 +252,7 @@ UNSCOPED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             """
             hippocampus.consolidation/consolidation: keep_answer keep_job_result known_facts known_facts_as_of
                 known_insights lock_slice next_replay_slice propose_instructions read_slice reuse_answer save_reply
-                store_rederivation store_slice swap_replay
+                save_vectors store_rederivation store_slice swap_replay
             hippocampus.consolidation/job_effects: job_turns
             hippocampus.erasure/erasure: advance remaining
             hippocampus.knowledge/knowledge: begin_ingest fail_ingest finish_ingest known_chunks remove_corpus
