@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from hippocampus.text.languages import Language
+from hippocampus.text.times import MONTHS
 
 ContextType: TypeAlias = Literal["system", "memory", "history", "fact", "document"]
 #: Under one header. Earlier turns are memories that do not depend on the query: see `ContextAssembler.assemble`.
@@ -55,7 +56,6 @@ _FACT_KINDS: Mapping[Language, Mapping[str, str]] = {
     },
     "en": {},
 }
-_MONTHS = tuple("January February March April May June July August September October November December".split())
 _CHANGED = {"zh": "后来变为：{holds}，自{date}起", "en": "since changed: {holds}, from {date}"}
 _ENDED = {"zh": "自{date}起不再如此", "en": "no longer so since {date}"}
 
@@ -74,7 +74,7 @@ def day(moment: datetime, language: Language, *, with_year: bool = True) -> str:
     """Return a moment's day in its zone in words: "8 May 2023", "2023年5月8日"; without its year: "8 May", "5月8日"."""
     if language == "zh":
         return f"{moment.year}年" * with_year + f"{moment.month}月{moment.day}日"
-    return f"{moment.day} {_MONTHS[moment.month - 1]}" + f" {moment.year}" * with_year
+    return f"{moment.day} {MONTHS[moment.month - 1]}" + f" {moment.year}" * with_year
 
 
 def change(holds: str, since: datetime, language: Language) -> str:

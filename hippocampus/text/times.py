@@ -34,8 +34,9 @@ _Match: TypeAlias = "re.Match[str]"
 _Ranges: TypeAlias = Iterator[TimeSpan]
 _Rule: TypeAlias = "tuple[re.Pattern[str], Callable[[_Match, datetime], Iterator[TimeSpan]]]"
 
-_MONTHS = "january february march april may june july august september october november december".split()
-_MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
+#: The months by their English names.
+MONTHS = tuple("January February March April May June July August September October November December".split())
+_MONTH_NUMBERS = {name.casefold(): number for number, name in enumerate(MONTHS, 1)}
 _MONTH_NUMBERS |= {name[:3]: number for name, number in _MONTH_NUMBERS.items()} | {"sept": 9}
 _WEEKDAYS = {
     name: number for number, name in enumerate("monday tuesday wednesday thursday friday saturday sunday".split())
@@ -48,7 +49,7 @@ _SEASONS = {"spring": 3, "summer": 6, "fall": 9, "autumn": 9, "winter": 12, "春
 _DIGITS = {"〇": 0, "零": 0, "一": 1, "二": 2, "两": 2, "三": 3, "四": 4, "五": 5, "六": 6, "七": 7, "八": 8, "九": 9}
 _DAY = timedelta(days=1)
 
-_MONTH = "(?:" + "|".join(_MONTHS) + r"|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
+_MONTH = "(?:" + "|".join(MONTHS).casefold() + r"|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?)"
 _YEAR = r"(?:19|20)\d\d"
 _WEEKDAY = "(?:" + "|".join(_WEEKDAYS) + ")"
 _COUNT = r"(?:\d{1,3}|(?:a )?(?:couple of|few)|several|" + "|".join(k for k in _NUMBERS if " " not in k) + ")"
@@ -311,8 +312,8 @@ def _month_spans(year: int | None, month: int, count: int, now: datetime, part: 
 
 
 def _days_spans(year: int | None, month: int, first: str, last: str, now: datetime) -> _Ranges:
-    for start in _day_spans(year, month, _number(first), now):
-        end = start.start.replace(day=_number(last)) + _DAY
+    for start in _day_spans(year, month, number_of(first), now):
+        end = start.start.replace(day=number_of(last)) + _DAY
         if end > start.start:
             yield start._replace(end=end)
 
@@ -411,11 +412,14 @@ def _week_of_month_spans(which: str, year: int | None, month: int, now: datetime
         yield TimeSpan(start, end, year is None)
 
 
-def _day_alone_spans(day: int, now: datetime) -> _Ranges:
-    """'on the 3rd': the last one, today included, and the coming one."""
+def days_alone(day: int, now: datetime) -> tuple[TimeSpan, TimeSpan]:
+    """Return the last day of a month that has this number, which may be today, and the coming one.
+
+    Raises:
+        ValueError: no month has such a day, or the calendar ends before.
+    """
     days = [span for offset in range(-2, 3) for span in _days_of_month(day, offset, now)]
-    yield [span for span in days if span.start <= now][-1]
-    yield next(span for span in days if span.start > now)
+    return max(span for span in days if span.start <= now), min(span for span in days if span.start > now)
 
 
 def _days_of_month(day: int, offset: int, now: datetime) -> _Ranges:
@@ -458,8 +462,12 @@ def _ago(count: int, unit: str, now: datetime, *, vague: bool = False) -> _Range
     yield TimeSpan(_midnight(start), _midnight(start + width))
 
 
-def _number(text: str) -> int:
-    """A number in digits or words, English or Chinese up to 99."""
+def number_of(text: str) -> int:
+    """Return a number in digits or words, English or Chinese up to 99.
+
+    Raises:
+        LookupError, ValueError: it is none.
+    """
     if text in _NUMBERS:
         return _NUMBERS[text]
     if text.isascii() and text.isdigit():
@@ -471,7 +479,7 @@ def _number(text: str) -> int:
 
 
 def _optional(text: str | None) -> int | None:
-    return _number(text) if text else None
+    return number_of(text) if text else None
 
 
 _STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "the": 0, "next": 1, "coming": 1}
@@ -524,15 +532,15 @@ def _han_year(year: str | None, relative: str | None, now: datetime) -> int | No
         return now.year + _HAN_STEPS[relative]
     if year is None:
         return None
-    number = _number(year)
+    number = number_of(year)
     return number if number >= 100 else 2000 + number
 
 
 def _han_date(match: _Match, now: datetime) -> _Ranges:
     year = _han_year(match["year"], match["relative"], now)
     if match["day"]:
-        return _day_spans(year, _number(match["month"]), _number(match["day"]), now)
-    return _month_spans(year, _number(match["month"]), 1, now, match["part"])
+        return _day_spans(year, number_of(match["month"]), number_of(match["day"]), now)
+    return _month_spans(year, number_of(match["month"]), 1, now, match["part"])
 
 
 def _han_month_date(match: _Match, now: datetime) -> _Ranges:
@@ -541,7 +549,7 @@ def _han_month_date(match: _Match, now: datetime) -> _Ranges:
     if match[3]:
         return _month_part(steps, match[3], now)
     month = _month_start(now.year, now.month + steps, now)
-    return _day_spans(month.year, month.month, _number(match[2]), now)
+    return _day_spans(month.year, month.month, number_of(match[2]), now)
 
 
 def _month_part(steps: int, part: str, now: datetime) -> _Ranges:
@@ -607,7 +615,9 @@ _DATES: tuple[_Rule, ...] = (
     ),
     (
         _compiled(rf"({{H}}{{4}})年?{_TO_HAN}({{H}}{{4}})年(?!{{H}}{{1,2}}月)"),
-        lambda m, now: iter((TimeSpan(_month_start(_number(m[1]), 1, now), _month_start(_number(m[2]) + 1, 1, now)),)),
+        lambda m, now: iter(
+            (TimeSpan(_month_start(number_of(m[1]), 1, now), _month_start(number_of(m[2]) + 1, 1, now)),)
+        ),
     ),
     (
         _compiled(
@@ -615,7 +625,7 @@ _DATES: tuple[_Rule, ...] = (
             rf"(?P<month>{_HAN_MONTH})月(?P<day>{{H}}{{1,3}})[号日]?{_TO_HAN}(?P<last>{{H}}{{1,3}})[号日]"
         ),
         lambda m, now: _days_spans(
-            _han_year(m["year"], m["relative"], now), _number(m["month"]), m["day"], m["last"], now
+            _han_year(m["year"], m["relative"], now), number_of(m["month"]), m["day"], m["last"], now
         ),
     ),
     (
@@ -624,7 +634,7 @@ _DATES: tuple[_Rule, ...] = (
             rf"(?P<month>{_HAN_MONTH})月?份?{_TO_HAN}(?P<last>{_HAN_MONTH})月(?!{{H}}{{1,3}}[号日])"
         ),
         lambda m, now: _months_spans(
-            _han_year(m["year"], m["relative"], now), _number(m["month"]), None, _number(m["last"]), now
+            _han_year(m["year"], m["relative"], now), number_of(m["month"]), None, number_of(m["last"]), now
         ),
     ),
     (
@@ -679,12 +689,12 @@ _RELATIVE: tuple[_Rule, ...] = (
     (re.compile(r"\bhalf a year (?:ago|earlier|back)\b"), lambda m, now: _ago(6, "month", now, vague=True)),
     (
         re.compile(rf"\b({_COUNT}) (day|week|month|year)s? (?:ago|earlier|back)\b"),
-        lambda m, now: _ago(_number(m[1]), m[2], now, vague="few" in m[1] or m[1] == "several"),
+        lambda m, now: _ago(number_of(m[1]), m[2], now, vague="few" in m[1] or m[1] == "several"),
     ),
-    (re.compile(rf"\bin ({_COUNT}) (day|week|month|year)s?\b"), lambda m, now: _ago(-_number(m[1]), m[2], now)),
+    (re.compile(rf"\bin ({_COUNT}) (day|week|month|year)s?\b"), lambda m, now: _ago(-number_of(m[1]), m[2], now)),
     (
         re.compile(rf"\b({_COUNT}) (day|week|month|year)s? from (?:now|today)\b"),
-        lambda m, now: _ago(-_number(m[1]), m[2], now),
+        lambda m, now: _ago(-number_of(m[1]), m[2], now),
     ),
     (re.compile(r"\bin a fortnight\b"), lambda m, now: _ago(-2, "week", now)),
     (re.compile(r"\b(?:a|one) fortnight ago\b"), lambda m, now: _ago(2, "week", now)),
@@ -692,7 +702,7 @@ _RELATIVE: tuple[_Rule, ...] = (
     (re.compile(r"\b(week|month|year|weekend) before last\b"), lambda m, now: _unit_spans(-2, m[1], now)),
     (
         re.compile(rf"\b({_COUNT}) weekends ago\b"),
-        lambda m, now: _unit_spans(-_number(m[1]), "weekend", now),
+        lambda m, now: _unit_spans(-number_of(m[1]), "weekend", now),
     ),
     (
         re.compile(rf"\b({_WEEKDAY}) before last\b"),
@@ -700,16 +710,16 @@ _RELATIVE: tuple[_Rule, ...] = (
     ),
     (
         re.compile(rf"\b({_COUNT}) ({_WEEKDAY})s ago\b"),
-        lambda m, now: _moved(_weekday_spans("last", _WEEKDAYS[m[2]], now), weeks=1 - _number(m[1])),
+        lambda m, now: _moved(_weekday_spans("last", _WEEKDAYS[m[2]], now), weeks=1 - number_of(m[1])),
     ),
     (
         re.compile(rf"\ba week (?:on|from) ({_WEEKDAY})\b|\b({_WEEKDAY}) (?:week|after next)\b"),
         lambda m, now: _moved(_weekday_spans("coming", _WEEKDAYS[m[1] or m[2]], now), weeks=1),
     ),
-    (_DAY_ALONE, lambda m, now: _day_alone_spans(int(m[1]), now)),
+    (_DAY_ALONE, lambda m, now: iter(days_alone(int(m[1]), now))),
     (
         re.compile(rf"\b(?:the )?(?:last|past) ({_COUNT}) (day|week|month|year)s\b"),
-        lambda m, now: iter((TimeSpan(next(_ago(_number(m[1]), m[2], now)).start, _midnight(now) + _DAY),)),
+        lambda m, now: iter((TimeSpan(next(_ago(number_of(m[1]), m[2], now)).start, _midnight(now) + _DAY),)),
     ),
     (
         re.compile(rf"\b(last|past|this|next|coming) ({_WEEKDAY})\b"),
@@ -742,7 +752,7 @@ _RELATIVE: tuple[_Rule, ...] = (
     ),
     (
         _compiled(r"({H}{1,3})年前的?(?P<season>[春夏秋冬])(?:天|季)"),
-        lambda m, now: _month_spans(now.year - _number(m[1]), _SEASONS[m["season"]], 3, now),
+        lambda m, now: _month_spans(now.year - number_of(m[1]), _SEASONS[m["season"]], 3, now),
     ),
     (
         _compiled(r"(?:(?P<year>{H}{4})年|(?P<relative>大前|去|前|今|明)年的?)?(?P<season>[春夏秋冬])(?:天|季)"),
@@ -779,7 +789,7 @@ _RELATIVE: tuple[_Rule, ...] = (
     ),
     (
         _compiled(r"({H}{4})年"),
-        lambda m, now: iter((TimeSpan(*_months(_number(m[1]), 1, 12, now)),)),
+        lambda m, now: iter((TimeSpan(*_months(number_of(m[1]), 1, 12, now)),)),
     ),
 )
 
@@ -789,4 +799,4 @@ def _han_ago(count: str, unit: str, direction: str, now: datetime) -> _Ranges:
     if count == "半":
         return _ago(sign * (6 if unit == "年" else 15), "month" if unit == "年" else "day", now, vague=True)
     vague = "几" in count
-    return _ago(sign * (3 if vague else _number(count)), _HAN_UNITS[unit], now, vague=vague)
+    return _ago(sign * (3 if vague else number_of(count)), _HAN_UNITS[unit], now, vague=vague)

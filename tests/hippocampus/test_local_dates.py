@@ -120,6 +120,10 @@ def test_a_time_without_its_year_is_the_one_that_is_meant(line: str, when: str |
         ("My flight is on 28 April.", "The flight got pushed back to the 3rd.", "2026-05-03"),
         ("My exam is on 3 May.", "The exam got brought forward to the 28th.", "2026-04-28"),
         ("航班是4月10号。", "航班改到14号了。", "2026-04-14"),
+        ("航班是4月28号。", "航班推迟到3号了。", "2026-05-03"),
+        ("考试是5月3号。", "考试提前到28号了。", "2026-04-28"),
+        ("My trip to Rome is on 2 March.", "The Rome trip is now on the 30th.", "2026-03-30"),
+        ("My trip to Rome is on 2 March.", "We pushed the trip back to the 28th.", "2026-03-28"),
     ],
 )
 def test_a_day_that_takes_the_place_of_another_is_in_its_month(before: str, after: str, when: str) -> None:

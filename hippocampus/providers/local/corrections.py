@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from hippocampus.providers.local import patterns_en, patterns_zh
 from hippocampus.text import words
+from hippocampus.text.times import MONTHS, number_of
 
 _TAKEN_BACK_EN = re.compile(
     r"\b(?:scratch (?:that|what I said|the)|never ?mind (?:that|what I said|about)|forget (?:that\b|what I said|what"
@@ -263,11 +264,16 @@ _DAY_EN = re.compile(
     re.IGNORECASE,
 )
 _MONTH_EN = re.compile(rf"\b{patterns_en.MONTH}\b", re.IGNORECASE)
-_MONTHS = "January February March April May June July August September October November December".split()
-_HALF_MONTH = 15
+#: Where a day lies that takes the place of another.
+_LATER = re.compile(r"\b(?:back|postponed|delayed|put off|later|deferred)\b|推|延|晚", re.IGNORECASE)
+_EARLIER = re.compile(r"\b(?:forward|earlier|sooner)\b|提前|早", re.IGNORECASE)
 _BARE_DAY_EN = re.compile(r"^(?:on |by |from )?(?:the )?(?P<day>\d{1,2}(?:st|nd|rd|th))$", re.IGNORECASE)
 _BARE_MONTH_EN = re.compile(rf"\b(?:be|to|in|is|until) (?P<month>{patterns_en.MONTH})\b")
 _TIME_ZH = re.compile(patterns_zh.TIME)
+_NUMBERED_DAY_ZH = re.compile(
+    "(?P<month>[一二三四五六七八九十]{1,2}|\\d{1,2})月(?P<day>[一二三四五六七八九十]{1,3}|\\d{1,2})[号日]"
+)
+_MONTH_ZH = re.compile("[一二三四五六七八九十\\d]月")
 _BARE_DAY_ZH = re.compile("^[一二三四五六七八九十廿\\d]{1,3}[号日]$")
 _UNDATED = frozenset(
     words.listed("home name age origin allergy birthday rule occupation employer preference diet health medication")
@@ -437,7 +443,7 @@ def _english(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         target = _target(dated, text, turn, speaks_of_it=bool(_IT_EN.search(text)) or not states)
         bare = not content(_IT_MOVED_EN.sub("", _TIME_EN.sub(" ", text)))
         if target and not (states and not bare and not _overlapping([target], text)):
-            return [Correction(target, moved_en(target.text, time))]
+            return [Correction(target, moved_en(target.text, time, text))]
     if _OFF_EN.search(text):
         plans = [
             each
@@ -510,40 +516,46 @@ def _day_around(text: str, word: str) -> re.Match[str] | None:
     return next((day for day in _DAY_EN.finditer(text) if word in day[0]), None)
 
 
-def moved_en(text: str, time: str) -> str:
-    """Return an English text with a time in place of the last one that it names."""
+def moved_en(text: str, time: str, said: str = "") -> str:
+    """Return an English text with a time in place of the last one that it names.
+
+    Args:
+        said: what moves it, which may tell on which side of that time the other lies.
+    """
     times = list(_TIME_EN.finditer(text))
     if not times:
         return f"{text} {time}"
     last = times[-1]
     day, month = _BARE_DAY_EN.match(time), _MONTH_EN.search(last[0])
     if day and month:
-        time = f"on the {day['day']} of {_month_of(day['day'], last[0], month[0])}"
+        place = next(place for place, name in enumerate(MONTHS) if name.startswith(month[0][:3].title()))
+        former = re.search(r"\b\d{1,2}(?!\d)", last[0])
+        beside = _months_beside(former and former[0], re.sub(r"\D", "", day["day"]), said)
+        time = f"on the {day['day']} of {MONTHS[(place + beside) % 12] if beside else month[0]}"
     kept = re.match(r"on |at |in |by |from ", last[0], re.IGNORECASE)
     if kept and not re.match(r"on |at |in |by |from |next |this |tomorrow", time, re.IGNORECASE):
         time = kept[0] + time
     return f"{text[: last.start()]}{time}{text[last.end() :]}"
 
 
-def _month_of(day: str, former: str, month: str) -> str:
-    """Return the month in which a day of that number is nearest to the former one: the 3rd of May after 28 April."""
-    known = re.search(r"\b(\d{1,2})(?!\d)", former)
-    place = next((place for place, name in enumerate(_MONTHS) if name.startswith(month[:3].title())), None)
-    if known is None or place is None:
-        return month
-    distance = int(re.sub(r"\D", "", day)) - int(known[1])
-    if abs(distance) <= _HALF_MONTH:
-        return month
-    return _MONTHS[(place + (1 if distance < 0 else -1)) % 12]
+def _months_beside(former: str | None, day: str, said: str) -> int:
+    """Return by how many months a day is beside the former one: 1 for the 3rd that 28 April was put back to."""
+    if former is None:
+        return 0
+    distance = number_of(day) - number_of(former)
+    return int(distance < 0 and _LATER.search(said) is not None) - int(
+        distance > 0 and _EARLIER.search(said) is not None
+    )
 
 
-def lacks_month(text: str, whole: str) -> bool:
+def lacks_month(text: str, whole: str, *, chinese: bool) -> bool:
     """Return whether a text names a day alone, and another one that day with its month: 'the 14th'."""
-    time = find_time(text, chinese=False)
-    if time is None or not _BARE_DAY_EN.match(time.replace("to ", "on ")):
+    time, named = find_time(text, chinese=chinese), find_time(whole, chinese=chinese)
+    if time is None or named is None:
         return False
-    named = find_time(whole, chinese=False)
-    return named is not None and _MONTH_EN.search(named) is not None
+    if chinese:
+        return _BARE_DAY_ZH.match(time) is not None and _MONTH_ZH.search(named) is not None
+    return _BARE_DAY_EN.match(time.replace("to ", "on ")) is not None and _MONTH_EN.search(named) is not None
 
 
 def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[Correction]:
@@ -563,7 +575,7 @@ def _chinese(text: str, held: Sequence[Held], turn: int, states: bool) -> list[C
         ]
         target = _target(dated, text, turn, speaks_of_it=True, reach=200)
         if target:
-            return [Correction(target, moved_zh(target.text, time))]
+            return [Correction(target, moved_zh(target.text, time, text))]
     if _WELL_ZH.search(text) and (about := _overlapping(held, text)):
         well = [each for each in about if each.topic in ("health", "allergy", "diet", "rule")]
         if well:
@@ -650,14 +662,21 @@ def is_only_moved(text: str, held: Held, *, chinese: bool) -> bool:
     return content(_MOVE_EN.sub("", _TIME_EN.sub(" ", text))) <= held.about
 
 
-def moved_zh(text: str, time: str) -> str:
-    """Return a Chinese text with a time in place of the last one that it names."""
+def moved_zh(text: str, time: str, said: str = "") -> str:
+    """Return a Chinese text with a time in place of the last one that it names; see `moved_en`."""
     times = list(_TIME_ZH.finditer(text))
     last = times[-1]
     month = re.match(".*?月", last[0])
     if _BARE_DAY_ZH.match(time) and month:
-        time = month[0] + time
+        time = _month_beside_zh(last[0], time, said) or f"{month[0]}{time}"
     return f"{text[: last.start()]}{time}{text[last.end() :]}"
+
+
+def _month_beside_zh(former: str, time: str, said: str) -> str | None:
+    """Return a day with its month, if that is another one than the former day's."""
+    date = _NUMBERED_DAY_ZH.search(former)
+    beside = _months_beside(date["day"], time[:-1], said) if date else 0
+    return f"{(number_of(date['month']) - 1 + beside) % 12 + 1}月{time}" if date and beside else None
 
 
 def _overlapping(held: Iterable[Held], text: str) -> list[Held]:

@@ -18,7 +18,6 @@ from typing import Any
 from hippocampus.providers.local import (
     clauses,
     corrections,
-    dates,
     ended,
     families,
     objects,
@@ -94,14 +93,10 @@ def _read(slice_: ConversationSlice) -> _Ledger:
                 for each in statements.of_sentence(read, relatives)
                 if not _is_of_moment(each, stating) and not _is_none(each, stating)
             ]
-            moved = ledger.moved(found, stating)
             if again is None and not sentence.is_question and (found or not unclear):
                 ledger.correct(sentence, whose, found, answered)
             for each in found:
-                fact = statements.fact_of(each, turn, cited)
-                if each in moved:
-                    fact = replace(fact, value={**fact.value, "when": moved[each]})
-                ledger.keep(fact, each.pattern.topic.partition(":")[0], stating)
+                ledger.keep(statements.fact_of(each, turn, cited), each.pattern.topic.partition(":")[0], stating)
             ledger.note_names(sentence)
     return ledger
 
@@ -240,24 +235,6 @@ class _Ledger:
             source_seqs=tuple(sorted({*before.source_seqs, *fact.source_seqs})),
             confidence=round(min(0.99, max(before.confidence, fact.confidence) + 0.02), 2),
         )
-
-    def moved(self, found: list[Found], sentence: Sentence) -> dict[Found, str]:
-        """Return the days of plans that are named by their number, in the month of what is known of the plan.
-
-        '10 April', then 'moved to the 14th' is the 14th of April.
-        """
-        days = dict[Found, str]()
-        for each in (one for one in found if one.pattern.topic == "plan"):
-            text = each.clause or f"{each.about} {each.object}"
-            about = corrections.content(statements.TIME.sub(" ", text))
-            for held in reversed(self._held.values()):
-                if held.topic != "plan" or not about & corrections.content(statements.TIME.sub(" ", held.text)):
-                    continue
-                known = self._values[held.fact_type, held.key].get("when")
-                day = dates.beside(text, sentence, known) if isinstance(known, str) else None
-                if day is not None:
-                    days.setdefault(each, day)
-        return days
 
     def speaks_of_several(self, author: str) -> bool:
         """Return whether the last turn of an author's that stated something speaks of more than one relative."""
@@ -422,8 +399,12 @@ class _Ledger:
                 continue
             if corrections.is_only_moved(part.text, fix.held, chinese=sentence.is_cjk):
                 found[:] = [one for one in found if not one.clause or one.pattern.topic != "plan"]
-            if not sentence.is_cjk:
-                found[:] = [one for one in found if not _lacks_month(one, fix.text)]
+            found[:] = [
+                one
+                for one in found
+                if one.pattern.topic != "plan"
+                or not corrections.lacks_month(one.clause or one.object, fix.text, chinese=sentence.is_cjk)
+            ]
             restated = [
                 one
                 for one in found
@@ -589,11 +570,6 @@ class _Ledger:
 
 #: How certain an end is.
 _ENDS = 0.9
-
-
-def _lacks_month(found: Found, text: str) -> bool:
-    """Return whether a plan names only a day of the month that a text names with its month."""
-    return found.pattern.topic == "plan" and corrections.lacks_month(found.clause or found.object, text)
 
 
 #: Topics of which two clauses of one sentence are one value.
