@@ -348,6 +348,11 @@ def dsn_of(server: EmbeddedServer, name: str) -> str:
     return server.dsn.replace("/hippocampus?", f"/{name}?")
 
 
+def tcp_dsn_of(server: EmbeddedServer, dsn: str) -> str:
+    """The address of a test's database at the server's port, for what stands between them."""
+    return server.tcp_dsn.rpartition("/")[0] + "/" + dsn.partition("?")[0].rpartition("/")[2]
+
+
 def catalogue(connection: psycopg.Connection) -> list[sql.Identifier]:
     """The system's own tables of a database."""
     rows = connection.execute(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -297,10 +297,8 @@ async def test_a_tool_adds_to_memory_and_searches_it_through_its_context(
     assert answer.response == {"found": ["Noted: The harbour opens at nine.", "The harbour opens at nine."]}
 
 
-async def test_preloaded_memory_is_of_other_sessions_without_what_was_rewound(
-    service: PostgresSessionService, dsn: str
-) -> None:
-    """The running session is in the prompt already; a turn that was taken back is in none."""
+def noting_preloaded() -> tuple[list[str], Callable[[LlmRequest], types.Part]]:
+    """Return what was preloaded into each prompt so far, and the model that notes it."""
     prompts: list[str] = []
 
     def answer(request: LlmRequest) -> types.Part:
@@ -308,6 +306,14 @@ async def test_preloaded_memory_is_of_other_sessions_without_what_was_rewound(
         prompts.append("\n".join(text for text in contents if "PAST_CONVERSATIONS" in text))
         return types.Part(text="I see.")
 
+    return prompts, answer
+
+
+async def test_preloaded_memory_is_of_other_sessions_without_what_was_rewound(
+    service: PostgresSessionService, dsn: str
+) -> None:
+    """The running session is in the prompt already; a turn that was taken back is in none."""
+    prompts, answer = noting_preloaded()
     memory = PostgresMemoryService(dsn, LocalEmbedder())
     run = runner(service, agent=agent(answer, tools=[preload_memory]), memory_service=memory)
     for session_id in ("old", "now"):
@@ -336,12 +342,7 @@ async def test_preloaded_memory_leaves_out_what_was_made_of_the_running_session_
     service: PostgresSessionService, dsn: str, pool: asyncpg.Pool
 ) -> None:
     """Summaries and insights. A fact of the running session may have been stated there again: it stays."""
-    prompts: list[str] = []
-
-    def answer(request: LlmRequest) -> types.Part:
-        contents = [part.text or "" for content in request.contents for part in content.parts or []]
-        prompts.append("\n".join(text for text in contents if "PAST_CONVERSATIONS" in text))
-        return types.Part(text="I see.")
+    prompts, answer = noting_preloaded()
 
     async def consolidate(session_id: str) -> None:
         await memory.add_session_to_memory(await read(service, session_id))

@@ -16,7 +16,7 @@ from pgvector import HalfVector
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, SchemaError
 from pulse.postgres import bounded_pool
-from tests.conftest import dsn_of
+from tests.conftest import dsn_of, tcp_dsn_of
 from tests.support.waiting import WAIT_SECONDS
 from workers.embedded.server import EmbeddedServer
 from workers.failures import DATABASE_FAULTS
@@ -97,7 +97,7 @@ async def test_a_loop_that_ends_during_a_release_closes_the_pool(dsn: str) -> No
 
 async def test_a_silent_peer_is_detected_on_both_sides(server: EmbeddedServer, dsn: str) -> None:
     """Over TCP, client and server probe each other and give up within half a minute."""
-    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
+    over_tcp = tcp_dsn_of(server, dsn)
     async with await database.create_pool(over_tcp, max_size=1) as pool, pool.acquire() as pooled:
         single = await database.connect(over_tcp)
         for connection in (pooled, single):

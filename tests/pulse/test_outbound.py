@@ -9,11 +9,10 @@ from pathlib import Path
 
 import httpcore
 import pytest
-import trustme
 
 from pulse.outbound.addresses import RefusedAddressError, parse_networks
 from pulse.outbound.client import OutboundClient, Response, TooLargeError
-from tests.support.authority import server_context, trusted_authority
+from tests.support.authority import refused_contexts, server_context, trusted_authority
 from tests.support.tool_service import ToolService, tool_service
 
 LOOPBACK = parse_networks("127.0.0.0/8")
@@ -131,11 +130,7 @@ async def test_a_certificate_is_checked_against_the_name_of_the_url(tmp_path: Pa
 
     name = "service.example"
     with trusted_authority(tmp_path) as authority:
-        for refused in (
-            server_context(authority, "other.example"),
-            server_context(authority, "127.0.0.1"),
-            server_context(trustme.CA(), name),
-        ):
+        for refused in refused_contexts(authority, name).values():
             async with tool_service(tls=refused) as service:
                 url = f"https://{name}:{service.port}/echo"
                 with pytest.raises((httpcore.ConnectError, ssl.SSLError), match="certificate verify failed"):

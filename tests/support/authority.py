@@ -34,3 +34,12 @@ def server_context(authority: trustme.CA, *names: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert(*names).configure_cert(context)
     return context
+
+
+def refused_contexts(authority: trustme.CA, name: str) -> dict[str, ssl.SSLContext]:
+    """Return contexts of servers that a client which asks for a name at a loopback address must refuse, and why."""
+    return {
+        "another name": server_context(authority, "other.example"),
+        "the address": server_context(authority, "127.0.0.1"),
+        "an unknown authority": server_context(trustme.CA(), name),
+    }

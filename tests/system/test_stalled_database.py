@@ -13,6 +13,7 @@ import asyncpg
 import httpx
 import pytest
 
+from tests.conftest import tcp_dsn_of
 from tests.support.stalling_proxy import StallingProxy, stalling_proxy
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import WriterProcess, is_served, say
@@ -125,7 +126,7 @@ async def test_a_writer_ends_though_it_does_not_answer(server: EmbeddedServer, d
 async def test_a_writer_takes_connections_once_it_can_answer(server: EmbeddedServer, dsn: str, tmp_path: Path) -> None:
     """While its start waits for the database its port refuses them, so that clients try another writer; the first one
     that it takes is answered."""
-    async with stalling_proxy(_over_tcp(server, dsn)) as network:
+    async with stalling_proxy(tcp_dsn_of(server, dsn)) as network:
         network.stall()
         writer = WriterProcess(network.dsn, tmp_path / "log")
         writer.start()
@@ -144,7 +145,7 @@ async def test_a_port_that_is_taken_during_the_start_is_one_sentence(
     server: EmbeddedServer, dsn: str, tmp_path: Path
 ) -> None:
     """Two writers of one port that start at once: one serves, the other ends as if the port had been in use before."""
-    async with stalling_proxy(_over_tcp(server, dsn)) as network:
+    async with stalling_proxy(tcp_dsn_of(server, dsn)) as network:
         network.stall()
         writer = WriterProcess(network.dsn, tmp_path / "log")
         process = writer.start()
@@ -159,17 +160,12 @@ async def test_a_port_that_is_taken_during_the_start_is_one_sentence(
         assert f"Port {writer.port} of 127.0.0.1 can't be opened" in line
 
 
-def _over_tcp(server: EmbeddedServer, dsn: str) -> str:
-    """The address of a database at the port of the server."""
-    return server.tcp_dsn.rpartition("/")[0] + "/" + dsn.rpartition("/")[2].partition("?")[0]
-
-
 @asynccontextmanager
 async def _behind_a_proxy(
     server: EmbeddedServer, dsn: str, log: Path
 ) -> AsyncIterator[tuple[StallingProxy, WriterProcess]]:
     """A writer that reaches its database by a network that can be stalled; at the end it flows again."""
-    async with stalling_proxy(_over_tcp(server, dsn)) as network:
+    async with stalling_proxy(tcp_dsn_of(server, dsn)) as network:
         writer = WriterProcess(network.dsn, log)
         # In a thread: the proxy needs this loop.
         await asyncio.to_thread(writer.__enter__)

@@ -25,7 +25,7 @@ from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL, Cells, app_cell, part_of, parts_of
 from pulse.errors import AppMovingError, InvalidInputError, WrongCellError
 from pulse.session_service import OpenSessionService
-from tests.conftest import cloned, dsn_of
+from tests.conftest import cloned, dsn_of, tcp_dsn_of
 from tests.support import cli_process
 from tests.support.stalling_proxy import stalling_proxy
 from tests.support.waiting import WAIT_SECONDS, until
@@ -448,7 +448,7 @@ async def test_a_cell_that_is_down_takes_its_own_apps_and_no_others(
 ) -> None:
     """At the start of a writer and while it serves: other apps go on, and the cell's are served when it is back."""
     await move(cells, "shop", "east", grace_seconds=0)
-    over_tcp = server.tcp_dsn.rpartition("/")[0] + "/" + east.partition("?")[0].rpartition("/")[2]
+    over_tcp = tcp_dsn_of(server, east)
     numbers = itertools.count()
     down = (503, "/problems/database-unreachable")
     async with stalling_proxy(over_tcp) as proxy:

@@ -25,7 +25,7 @@ from hippocampus import ErasureService, Hippocampus, WebhookNotFoundError
 from hippocampus.webhooks.service import EVENT_TYPES, DeliveryStatus, NewWebhook, WebhookDelivery, WebhookService
 from pulse.errors import InvalidInputError
 from pulse.outbound import addresses
-from tests.support.authority import server_context, trusted_authority
+from tests.support.authority import refused_contexts, server_context, trusted_authority
 from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
 from tests.support.queue_rows import in_process
@@ -500,16 +500,11 @@ async def test_a_delivery_over_tls_is_made_to_the_name_of_the_url_and_to_no_othe
     """The connection is to an address, the certificate is for a name: another name's, the address's own, or one of an
     authority that nobody trusts is refused with its code, and nothing is sent."""
     name = "hooks.example"
-    refused = {
-        "another name": server_context(authority, "other.example"),
-        "the address": server_context(authority, "127.0.0.1"),
-        "an unknown authority": server_context(trustme.CA(), name),
-    }
     right = server_context(authority, name)
     asked: list[str | None] = []
     right.sni_callback = lambda _socket, host, _context: asked.append(host)
     async with sending(pool, dsn, resolve=loopback, webhook_retry_seconds="0.01"):
-        for what, context in refused.items():
+        for what, context in refused_contexts(authority, name).items():
             async with receiving(tls=context) as receiver:
                 made = await service.add("app", f"https://{name}:{receiver.port}/hook")
                 found = await ended(service, await service.ping("app", made.endpoint.id))
