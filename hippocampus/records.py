@@ -19,7 +19,8 @@ Vector: TypeAlias = list[float]
 
 def has_direction(vector: Sequence[float]) -> bool:
     """Whether a vector can be compared by its angle: finite, and not all zeros."""
-    return any(vector) and all(map(math.isfinite, vector))
+    # The length of large doubles overflows.
+    return 0 < math.hypot(*vector) < math.inf or (any(vector) and all(map(math.isfinite, vector)))
 
 
 FactType: TypeAlias = Literal["preference", "rule", "profile", "custom"]

@@ -70,13 +70,15 @@ def normalise(vector: Sequence[float]) -> Vector:
     Raises:
         ValueError: its length is 0 or not finite, so that it has no direction.
     """
-    # The length of a vector of large doubles may overflow.
-    largest = max(map(abs, vector)) or 1.0
-    scaled = [component / largest for component in vector]
-    length = math.hypot(*scaled)
-    if not 0 < length < math.inf:
-        raise ValueError("a vector of length 0 or infinity has no direction")
-    return [component / length for component in scaled]
+    length = math.hypot(*vector)
+    if not 1e-100 < length < math.inf:
+        # The length of large doubles overflows, that of tiny ones has few digits.
+        largest = max(map(abs, vector)) or 1.0
+        vector = [component / largest for component in vector]
+        length = math.hypot(*vector)
+        if not 0 < length < math.inf:
+            raise ValueError("a vector of length 0 or infinity has no direction")
+    return [component / length for component in vector]
 
 
 def _reach(text: str, start: int, tokens_max: float) -> int:

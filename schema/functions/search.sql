@@ -234,6 +234,53 @@ BEGIN
 END
 $$;
 
+-- The nearest memories of a scope, and those of the same rank, if each of its memories has a vector of the model; otherwise
+-- NULL. p_held: how many memories it has. p_query has length 1. matching: how many are at least as similar as
+-- p_min_similarity. far: the least similarity.
+CREATE OR REPLACE FUNCTION nearest_of_scope(
+    p_app_name text, p_user_id text, p_held bigint, p_query halfvec, p_embedding_model text, p_limit integer,
+    p_min_similarity double precision, p_memory_types text[], p_thread_id uuid, p_since timestamptz,
+    p_until timestamptz, p_metadata jsonb,
+    OUT ids uuid[], OUT matching bigint, OUT far double precision)
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan SET jit = off SET work_mem = '32MB' SET enable_nestloop = off
+SET enable_mergejoin = off SET enable_seqscan = off SET enable_indexscan = off
+AS $$
+BEGIN
+    IF num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0 THEN
+        WITH compared AS MATERIALIZED (
+            SELECT v.id, least(-(v.embedding <#> p_query), 1) AS similarity FROM memory_vectors AS v
+            WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+              AND vector_dims(v.embedding) = vector_dims(p_query)
+        )
+        SELECT (SELECT array_agg(n.id) FROM (
+                   SELECT c.id FROM compared AS c ORDER BY c.similarity DESC FETCH FIRST p_limit ROWS WITH TIES) AS n),
+               count(*) FILTER (WHERE c.similarity > 0 AND c.similarity >= p_min_similarity), min(c.similarity)
+        INTO ids, matching, far FROM compared AS c
+        HAVING count(*) = p_held;
+        RETURN;
+    END IF;
+    WITH compared AS MATERIALIZED (
+        SELECT m.id, v.similarity
+        FROM memories AS m
+        LEFT JOIN (
+            SELECT v.id, least(-(v.embedding <#> p_query), 1) AS similarity FROM memory_vectors AS v
+            WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+              AND vector_dims(v.embedding) = vector_dims(p_query) OFFSET 0) AS v ON v.id = m.id
+        WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+          AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+          AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
+          AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+    )
+    SELECT (SELECT array_agg(n.id) FROM (
+               SELECT c.id FROM compared AS c ORDER BY c.similarity DESC FETCH FIRST p_limit ROWS WITH TIES) AS n),
+           count(*) FILTER (WHERE c.similarity > 0 AND c.similarity >= p_min_similarity), min(c.similarity)
+    INTO ids, matching, far FROM compared AS c
+    HAVING count(*) = count(c.similarity);
+END
+$$;
+
 -- The rarest of the queries, as one: as many as p_rows rows have together, and at least one. p_seen: how many rows match
 -- each.
 CREATE OR REPLACE FUNCTION rarest_queries(p_queries tsquery[], p_seen double precision[], p_rows double precision)
@@ -882,7 +929,8 @@ $$;
 -- BM25 (k1 0.6, b 0.6) is exact: document frequencies, number and mean length of the rows are counted over the rows
 -- that may match. The parts are normalised among them (text by the best row, similarity from the worst to the best),
 -- weighted and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories
--- only `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`.
+-- only `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`. Where nothing but the vectors of
+-- memories has a weight, only the nearest are scored, and no words are compared: see `nearest_of_scope`.
 --
 -- Turns, the slice that holds them and its summary are the same evidence, and are not returned together: a slice is not
 -- searched where all turns are, and a summary or slice steps back if one of its turns is among the results, or a better
@@ -937,7 +985,10 @@ DECLARE
     -- Added to a fact that answers a question about the present state; see `asked_facts`.
     c_asked    constant double precision := 2.5;
     v_asked    uuid[];
-    v_terms    text[] := query_terms(p_query);
+    -- Whether nothing but vectors of memories counts.
+    v_alone    boolean;
+    v_held     bigint;
+    v_terms    text[];
     v_forms    text[];
     v_places   integer[];
     v_singles  tsquery[];
@@ -1004,6 +1055,38 @@ BEGIN
                  WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model LIMIT 1)) AS s (size)
             LIMIT 1));
     END IF;
+    -- The index alone tells how many there are at all; only of more, it is counted how many pass the filters.
+    v_held := CASE WHEN v_memories THEN (
+        SELECT count(*) FROM (SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+                              LIMIT c_exact + 1) AS m) ELSE 0 END;
+    IF v_thread IS NULL AND v_held > c_exact THEN
+        SELECT count(*) > c_exact INTO v_giant FROM (
+            SELECT FROM memories AS m
+            WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            LIMIT c_exact + 1) AS counted;
+    END IF;
+    SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
+           NULL::double precision AS mean_length, NULL::bigint AS matching, NULL::double precision AS far INTO near;
+    v_alone := p_embedding IS NOT NULL AND p_sources = '{memory}' AND w.similarity + w.context_similarity > 0
+        AND w.bm25 = 0 AND w.context_bm25 = 0 AND w.recency = 0 AND w.retention = 0 AND NOT v_timed AND NOT v_giant
+        AND NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories');
+    IF v_alone THEN
+        SELECT n.ids, n.matching, n.far INTO near.ids, near.matching, near.far
+        FROM nearest_of_scope(p_app_name, p_user_id, v_held, v_query, p_embedding_model, 2 * p_limit, p_min_relevance,
+                              p_memory_types, v_thread, p_since, p_until, p_metadata) AS n;
+    END IF;
+    IF near.matching >= 2 * p_limit THEN
+        v_terms := '{}';
+    ELSE
+        -- Memories that have no vector of the model, or are not near, are found by their words.
+        near.ids := NULL;
+        near.matching := NULL;
+        near.far := NULL;
+        v_terms := query_terms(p_query);
+    END IF;
     IF cardinality(v_terms) > 512 THEN
         v_terms := rare_terms(p_app_name, p_user_id, v_terms);
     END IF;
@@ -1016,24 +1099,11 @@ BEGIN
     -- The frequencies of few terms are read with the memories, and no document is kept: it would be copied three times.
     v_few := CASE WHEN cardinality(v_forms) <= 8 AND NOT v_timed THEN v_singles END;
     v_kept := CASE WHEN v_timed THEN v_any || last_terms(p_said_words) ELSE v_any END;
-    -- The index alone tells whether there are more at all; only of those, it is counted how many pass the filters.
-    IF v_memories AND v_thread IS NULL AND EXISTS (
-        SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id OFFSET c_exact)
-    THEN
-        SELECT count(*) > c_exact INTO v_giant FROM (
-            SELECT FROM memories AS m
-            WHERE m.app_name = p_app_name AND m.user_id = p_user_id
-              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
-              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-            LIMIT c_exact + 1) AS counted;
-    END IF;
-    SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
-           NULL::double precision AS mean_length INTO near;
     IF v_giant THEN
-        SELECT * INTO near FROM memory_candidates(
+        SELECT c.ids, c.seen, c.total, c.mean_length INTO near.ids, near.seen, near.total, near.mean_length
+        FROM memory_candidates(
             p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata,
-            p_limit);
+            p_limit) AS c;
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
            NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;
@@ -1148,9 +1218,10 @@ BEGIN
                 + coalesce(near.total, 0) + coalesce(turns.total, 0))::float8 AS size,
                greatest(coalesce(near.mean_length, turns.mean_length, avg(d.length)), 1)::float8 AS mean_length,
                greatest(avg(d.length + d.length_around * (SELECT cohesion FROM together)), 1)::float8 AS mean_context_length,
-               min(d.similarity) AS far, nullif(max(d.similarity) - min(d.similarity), 0) AS span,
-               min(d.context_similarity) AS context_far,
-               nullif(max(d.context_similarity) - min(d.context_similarity), 0) AS context_span,
+               coalesce(near.far, min(d.similarity)) AS far,
+               nullif(max(d.similarity) - coalesce(near.far, min(d.similarity)), 0) AS span,
+               coalesce(near.far, min(d.context_similarity)) AS context_far,
+               nullif(max(d.context_similarity) - coalesce(near.far, min(d.context_similarity)), 0) AS context_span,
                ARRAY[count(d.tf1), count(d.tf2), count(d.tf3), count(d.tf4),
                      count(d.tf5), count(d.tf6), count(d.tf7), count(d.tf8)] AS held
         FROM docs AS d
@@ -1231,7 +1302,7 @@ BEGIN
         GROUP BY m.n
     ), scored AS MATERIALIZED (
         SELECT p.*, CASE WHEN p.id = ANY (v_asked) THEN 1
-                         ELSE greatest(p.similarity, least(p.bm25 / (SELECT whole FROM weights), 1), p.shift / v_time, 0)
+                         ELSE greatest(p.similarity, least(coalesce(p.bm25 / (SELECT whole FROM weights), 0), 1), p.shift / v_time, 0)
                          END AS relevance
         FROM (
             SELECT d.n, d.id, d.occurred_at, d.similarity, d.context_similarity, d.retention, d.author_match, d.asks,
@@ -1261,7 +1332,7 @@ BEGIN
     ), sorted AS MATERIALIZED (
         SELECT array_agg(s.bm25 ORDER BY s.bm25) FILTER (WHERE s.bm25 > 0) AS texts,
                array_agg(s.similarity ORDER BY s.similarity) FILTER (WHERE s.similarity IS NOT NULL) AS vectors,
-               count(*) AS total
+               coalesce(near.matching, count(*)) AS total
         FROM scored AS s WHERE NOT p_bare AND s.relevance >= p_min_relevance
     ), normal AS (
         SELECT s.n, s.id, s.occurred_at, s.similarity, s.context_similarity, s.bm25, s.context_bm25, s.fresh, s.retention,
