@@ -171,7 +171,7 @@ RETURNS TABLE (
     score double precision, session_id text, source_seqs bigint[], fact_key text, is_standing boolean, beside uuid,
     changed text, changed_at timestamptz)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan SET jit = off
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -770,7 +770,7 @@ $$;
 -- why, how, with and from ask for something else about a relation, unless it is itself a person, a day or an origin.
 CREATE OR REPLACE FUNCTION asked_facts(p_app_name text, p_user_id text, p_query text, p_terms text[], p_now timestamptz)
 RETURNS uuid[]
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 DECLARE
     -- What says nothing of its own in a question.
@@ -888,7 +888,7 @@ CREATE OR REPLACE FUNCTION former_statements(
     p_app_name text, p_user_id text, p_terms text[], p_embedding vector, p_embedding_model text, p_now timestamptz,
     p_asked uuid[] DEFAULT NULL)
 RETURNS TABLE (message_id uuid, fact_id uuid)
-LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql STABLE SET search_path FROM CURRENT SET plan_cache_mode = force_generic_plan SET enable_seqscan = off
 AS $$
 #variable_conflict use_column
 BEGIN
@@ -969,7 +969,8 @@ RETURNS TABLE (
     from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint,
     parts double precision[])
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan SET jit = off SET work_mem = '32MB'
+-- Where one user has most rows, a plan that is made once would read them all, for whoever asks.
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off SET work_mem = '32MB'
 -- A query or a time without telling words is the empty tsquery, whose cast is a NOTICE to the client.
 SET client_min_messages = warning
 AS $$

@@ -217,6 +217,32 @@ async def test_a_small_scope_in_a_big_table_is_found_by_its_scope(giant: None, c
     assert scans["memories_scope_idx"] > 0
 
 
+async def test_a_new_user_pays_nothing_for_one_who_has_nearly_every_row(conn: asyncpg.Connection) -> None:
+    """Plans are made once, and statistics say that each row of these tables is the user's who asks."""
+    await say_much(conn, "tom", 6000)
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, content, embedding, embedding_model)
+           SELECT 'app', 'tom', 'word ' || n, $1, 'words-1' FROM generate_series(1, 2000) AS n""",
+        vector_of("word"),
+    )
+    await conn.execute("UPDATE messages SET embedding = $1, embedding_model = 'words-1'", vector_of("word"))
+    await conn.execute(
+        """INSERT INTO facts (app_name, user_id, key, value, content)
+           SELECT 'app', 'tom', 'key' || n, '1', 'key' FROM generate_series(1, 4000) AS n"""
+    )
+    await conn.execute("VACUUM ANALYZE")
+    await add_memory(conn, "mei", "tea with milk", memory_type="summary")
+    await add_fact(conn, "mei", "home", "Lisbon")
+    asked = "'app', 'mei', {session}'Where does she live?', $1, 'words-1')"
+    for query in (
+        f"SELECT id FROM search_memory({asked.format(session='')}",
+        f"SELECT id FROM context_candidates({asked.format(session='NULL, ')}",
+    ):
+        for table in ("memories", "memory_vectors", "messages", "message_vectors", "facts", "fact_versions"):
+            scans = await scans_of(conn, query, vector_of("tea"), table=table)
+            assert scans[table] == 0, (query, table)
+
+
 async def test_turns_are_reached_by_their_session(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
     """Among thousands of turns of others, a user's few are found without scanning the rest."""
     await say(pool, "other", "s", "hello")
