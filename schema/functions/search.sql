@@ -1072,7 +1072,7 @@ BEGIN
     SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
            NULL::double precision AS mean_length, NULL::bigint AS matching, NULL::double precision AS far INTO near;
     v_alone := p_embedding IS NOT NULL AND p_sources = '{memory}' AND w.similarity + w.context_similarity > 0
-        AND w.bm25 = 0 AND w.context_bm25 = 0 AND w.recency = 0 AND w.retention = 0 AND NOT v_timed AND NOT v_giant
+        AND w.bm25 = 0 AND w.context_bm25 = 0 AND w.recency = 0 AND w.retention = 0 AND NOT v_timed AND v_held <= c_exact
         AND NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories');
     IF v_alone THEN
         SELECT n.ids, n.matching, n.far INTO near.ids, near.matching, near.far

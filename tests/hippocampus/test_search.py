@@ -28,6 +28,7 @@ from tests.support.memory_rows import (
     consolidate_fast,
     days_ago,
     say,
+    vector_of,
 )
 from tests.support.properties import examples
 
@@ -417,6 +418,23 @@ async def test_a_query_with_a_zero_vector_is_answered_by_text_and_reported(
     assert contents(found) == ["likes green tea"]
     assert "VectorWithoutDirection" in (found.degraded or "")
     assert reasons == ["VectorWithoutDirection"]
+
+
+async def test_a_query_without_words_is_as_relevant_as_its_vector(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
+    """No share of its words is found, not all of them."""
+    near = await add_memory(conn, MEI, "tea with milk")
+    (found,) = (
+        await MemorySearch(pool).search(
+            app_name=APP,
+            user_id=MEI,
+            query="?!",
+            query_embedding=vector_of("tea and cake"),
+            embedding_model="words-1",
+            record_access=False,
+        )
+    ).memories
+    assert found.memory_id == near
+    assert found.relevance_score == found.why.similarity == pytest.approx(1 / 3, abs=1e-3)
 
 
 async def test_vectors_of_two_models_are_never_compared(search: MemorySearch, conn: asyncpg.Connection) -> None:
