@@ -729,7 +729,7 @@ BEGIN
     )
     SELECT x.id, d.id, c.name::text, d.source_uri::text, d.title::text, d.metadata, coalesce(b.upto_version, d.version),
            b.chunk_index, b.heading_path, b.page, b.char_from, b.char_upto, b.content, b.language, x.score,
-           greatest(least(x.bm25 / (SELECT whole FROM terms), 1), x.similarity, 0), x.bm25, x.similarity,
+           greatest(least(coalesce(x.bm25 / (SELECT whole FROM terms), 0), 1), x.similarity, 0), x.bm25, x.similarity,
            coalesce(m.terms, '{}'), x.total
     FROM best AS x
     JOIN knowledge_base AS b ON b.id = x.id

@@ -234,9 +234,9 @@ BEGIN
 END
 $$;
 
--- The nearest memories of a scope, and those of the same rank, if each of its memories has a vector of the model; otherwise
--- NULL. p_held: how many memories it has. p_query has length 1. matching: how many are at least as similar as
--- p_min_similarity. far: the least similarity.
+-- The p_limit nearest memories of a scope, and those that are as near as the last, if each of its memories that pass the
+-- filters has a vector of the model; otherwise NULL. p_held: how many memories it has. p_query has length 1. matching: how
+-- many have a similarity above 0 that is at least p_min_similarity. far: the least similarity.
 CREATE OR REPLACE FUNCTION nearest_of_scope(
     p_app_name text, p_user_id text, p_held bigint, p_query halfvec, p_embedding_model text, p_limit integer,
     p_min_similarity double precision, p_memory_types text[], p_thread_id uuid, p_since timestamptz,
@@ -309,7 +309,7 @@ CREATE OR REPLACE FUNCTION memory_candidates(
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
     OUT ids uuid[], OUT seen double precision[], OUT total double precision, OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET plan_cache_mode = force_custom_plan SET jit = off
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = on SET jit = off
 AS $$
 DECLARE
     c_rows     constant integer := greatest(2000, 4 * p_limit);
@@ -457,7 +457,7 @@ CREATE OR REPLACE FUNCTION turn_candidates(
     OUT ids uuid[], OUT places bigint[], OUT seen double precision[], OUT total double precision,
     OUT mean_length double precision)
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
-SET plan_cache_mode = force_custom_plan SET jit = off SET work_mem = '32MB'
+SET plan_cache_mode = force_custom_plan SET enable_seqscan = on SET jit = off SET work_mem = '32MB'
 AS $$
 DECLARE
     c_rows   constant integer := greatest(300, 3 * p_limit);
@@ -930,7 +930,8 @@ $$;
 -- that may match. The parts are normalised among them (text by the best row, similarity from the worst to the best),
 -- weighted and summed. A row without a vector of this model is judged by its text alone. Over more than 5,000 memories
 -- only `memory_candidates` are scored, over more than 5,000 turns only `turn_candidates`. Where nothing but the vectors of
--- memories has a weight, only the nearest are scored, and no words are compared: see `nearest_of_scope`.
+-- memories has a weight, a memory is judged by its words only if it has no vector of the model, and the nearest are
+-- selected before they are scored: see `nearest_of_scope`.
 --
 -- Turns, the slice that holds them and its summary are the same evidence, and are not returned together: a slice is not
 -- searched where all turns are, and a summary or slice steps back if one of its turns is among the results, or a better
@@ -969,7 +970,8 @@ RETURNS TABLE (
     from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint,
     parts double precision[])
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
--- Where one user has most rows, a plan that is made once would read them all, for whoever asks.
+-- Where one user has most rows, a plan that is made once would read them all, for whoever asks. Candidates
+-- of giant scopes are planned for their arguments.
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off SET work_mem = '32MB'
 -- A query or a time without telling words is the empty tsquery, whose cast is a NOTICE to the client.
 SET client_min_messages = warning
@@ -986,7 +988,7 @@ DECLARE
     -- Added to a fact that answers a question about the present state; see `asked_facts`.
     c_asked    constant double precision := 2.5;
     v_asked    uuid[];
-    -- Whether nothing but vectors of memories counts.
+    -- Whether nothing but vectors of memories counts. Then only memories without one are judged by their words.
     v_alone    boolean;
     v_held     bigint;
     v_terms    text[];
@@ -1071,23 +1073,18 @@ BEGIN
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::double precision[] AS seen, NULL::double precision AS total,
            NULL::double precision AS mean_length, NULL::bigint AS matching, NULL::double precision AS far INTO near;
-    v_alone := p_embedding IS NOT NULL AND p_sources = '{memory}' AND w.similarity + w.context_similarity > 0
-        AND w.bm25 = 0 AND w.context_bm25 = 0 AND w.recency = 0 AND w.retention = 0 AND NOT v_timed AND v_held <= c_exact
-        AND NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories');
-    IF v_alone THEN
+    v_alone := p_embedding IS NOT NULL AND v_memories AND NOT v_facts AND NOT v_messages AND NOT v_timed
+        AND w.similarity + w.context_similarity > 0 AND w.bm25 = 0 AND w.context_bm25 = 0 AND w.recency = 0
+        AND w.retention = 0;
+    -- Of fewer memories, or for more results, scoring all of them costs less.
+    IF v_alone AND v_held BETWEEN 4 * p_limit AND c_exact
+       AND NOT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories')
+    THEN
         SELECT n.ids, n.matching, n.far INTO near.ids, near.matching, near.far
         FROM nearest_of_scope(p_app_name, p_user_id, v_held, v_query, p_embedding_model, 2 * p_limit, p_min_relevance,
                               p_memory_types, v_thread, p_since, p_until, p_metadata) AS n;
     END IF;
-    IF near.matching >= 2 * p_limit THEN
-        v_terms := '{}';
-    ELSE
-        -- Memories that have no vector of the model, or are not near, are found by their words.
-        near.ids := NULL;
-        near.matching := NULL;
-        near.far := NULL;
-        v_terms := query_terms(p_query);
-    END IF;
+    v_terms := CASE WHEN near.ids IS NULL THEN query_terms(p_query) ELSE '{}' END;
     IF cardinality(v_terms) > 512 THEN
         v_terms := rare_terms(p_app_name, p_user_id, v_terms);
     END IF;
@@ -1098,7 +1095,7 @@ BEGIN
     -- Many terms are looked up in the unnested documents, few by one query each.
     v_many := cardinality(v_forms) > 40;
     -- The frequencies of few terms are read with the memories, and no document is kept: it would be copied three times.
-    v_few := CASE WHEN cardinality(v_forms) <= 8 AND NOT v_timed THEN v_singles END;
+    v_few := CASE WHEN cardinality(v_forms) <= 8 AND NOT v_timed AND NOT v_alone THEN v_singles END;
     v_kept := CASE WHEN v_timed THEN v_any || last_terms(p_said_words) ELSE v_any END;
     IF v_giant THEN
         SELECT c.ids, c.seen, c.total, c.mean_length INTO near.ids, near.seen, near.total, near.mean_length
@@ -1141,8 +1138,8 @@ BEGIN
                                    coalesce(p_known_at, v_now))
     ), learned AS (
         -- Memories have negative numbers, facts those below -1,000,000,000: neither has neighbours.
-        SELECT -m.n AS n, m.id, m.length, m.document, m.similarity, m.occurred_at, m.retention, m.thread_id, m.from_seq,
-               m.upto_seq, m.memory_type, m.tf1, m.tf2, m.tf3, m.tf4, m.tf5, m.tf6, m.tf7, m.tf8
+        SELECT -m.n AS n, m.id, m.length, CASE WHEN NOT v_alone OR m.similarity IS NULL THEN m.document END AS document,
+               m.similarity, m.occurred_at, m.retention, m.thread_id, m.from_seq, m.upto_seq, m.memory_type, m.tf1, m.tf2, m.tf3, m.tf4, m.tf5, m.tf6, m.tf7, m.tf8
         FROM search_learned(p_app_name, p_user_id, near.ids, v_copies, p_memory_types, v_thread, p_since, p_until,
                             p_metadata, v_kept, p_embedding, p_embedding_model, v_policy.retention_curve,
                             v_policy.decay_rate, v_now, v_few)
@@ -1333,7 +1330,7 @@ BEGIN
     ), sorted AS MATERIALIZED (
         SELECT array_agg(s.bm25 ORDER BY s.bm25) FILTER (WHERE s.bm25 > 0) AS texts,
                array_agg(s.similarity ORDER BY s.similarity) FILTER (WHERE s.similarity IS NOT NULL) AS vectors,
-               coalesce(near.matching, count(*)) AS total
+               CASE WHEN p_bare THEN 0 ELSE coalesce(near.matching, count(*)) END AS total
         FROM scored AS s WHERE NOT p_bare AND s.relevance >= p_min_relevance
     ), normal AS (
         SELECT s.n, s.id, s.occurred_at, s.similarity, s.context_similarity, s.bm25, s.context_bm25, s.fresh, s.retention,
@@ -1366,7 +1363,8 @@ BEGIN
                    coalesce(p.context_bm25 / (SELECT context FROM extremes), 0) AS n_context,
                    -- The words of the question that the turn follows.
                    coalesce(p.answered / (SELECT text FROM extremes), 0) AS n_answered,
-                   (p.similarity - (SELECT far FROM corpus)) / (SELECT span FROM corpus) AS n_vector,
+                   coalesce((p.similarity - (SELECT far FROM corpus)) / (SELECT span FROM corpus),
+                            CASE WHEN v_alone THEN sign(p.similarity) END) AS n_vector,
                    (p.context_similarity - (SELECT context_far FROM corpus)) / (SELECT context_span FROM corpus) AS n_around,
                    power(0.5::float8, least(greatest(tstzrange_subdiff(v_now, p.occurred_at), 0) / 2592000, 1000))
                        AS fresh

@@ -91,6 +91,13 @@ class Half(LocalEmbedder):
         return [each[: len(each) // 2] for each in await super().embed(texts, task)]
 
 
+class Slanted(LocalEmbedder):
+    """Every query is at 60 degrees to every document."""
+
+    async def embed(self, texts: Sequence[str], task: EmbeddingTask) -> list[Vector]:
+        return [[1.0, 0.0] if task == "document" else [0.5, 0.75**0.5] for _ in texts]
+
+
 @pytest.fixture
 def embedder() -> CountingEmbedder:
     return CountingEmbedder()
@@ -265,6 +272,17 @@ async def test_a_search_leads_to_the_place(service: KnowledgeService) -> None:
             await service.search(**wrong)  # type: ignore[arg-type]
     with pytest.raises(CorpusNotFoundError):
         await service.search("a", corpora=["handbook", "nothing"])
+
+
+async def test_a_query_without_words_is_as_relevant_as_its_vector(pool: asyncpg.Pool) -> None:
+    """No share of its words is found, not all of them."""
+    service = KnowledgeService(pool, APP, Slanted())
+    await service.put_corpus("handbook")
+    await service.add("handbook", HANDBOOK, source_uri="book.md", inline=True)
+    hits = (await service.search("?!")).hits
+    assert hits
+    for hit in hits:
+        assert hit.relevance_score == hit.similarity == pytest.approx(0.5, abs=1e-3)
 
 
 async def test_chinese_is_found_by_its_words(service: KnowledgeService) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 import asyncpg
 import numpy as np
@@ -499,84 +498,6 @@ async def test_vectors_may_have_any_dimensions(pool: asyncpg.Pool, conn: asyncpg
     assert found.memories[0].why.similarity == pytest.approx(cosine, abs=1e-3)
     (zeros,) = [result for result in found.memories if result.memory_id == ids[39]]
     assert zeros.why.similarity == 0
-
-
-ALONE = SearchWeights(bm25=0, context_bm25=0, context_similarity=0, author=0, recency=0, retention=0, question=0)
-
-
-@pytest.fixture
-async def scattered(conn: asyncpg.Connection) -> dict[UUID, float]:
-    """Sixty memories whose vectors point anywhere; returns each one's similarity to [1, 1, …]."""
-    vectors = np.random.default_rng(7).standard_normal((60, 24))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    similar = {}
-    for place, vector in enumerate(vectors):
-        row = await add_memory(
-            conn,
-            MEI,
-            f"tea number {place}",
-            embedding=vector.tolist(),
-            embedding_model="any",
-            memory_type="summary" if place % 2 else "semantic",
-            occurred_at=days_ago(place),
-            metadata={"place": place % 3},
-        )
-        similar[row] = float(vector.sum()) / 24**0.5
-    return similar
-
-
-async def find_alone(pool: asyncpg.Pool, *, limit: int = 10, **narrow: object) -> SearchMemoryResponse:
-    """Search by nothing but vectors, for the words of every memory."""
-    return await MemorySearch(pool, weights=ALONE).search(
-        app_name=APP,
-        user_id=MEI,
-        query="tea",
-        query_embedding=[1.0] * 24,
-        embedding_model="any",
-        limit=limit,
-        narrow=SearchFilter(sources=("memory",), **narrow),  # type: ignore[arg-type]
-        record_access=False,
-    )
-
-
-async def test_weights_of_vectors_alone_compare_no_words(pool: asyncpg.Pool, scattered: dict[UUID, float]) -> None:
-    """The nearest are returned, by scores from the least similar memory to the most similar one."""
-    found = await find_alone(pool)
-    nearest = sorted(scattered, key=lambda row: -scattered[row])
-    assert [result.memory_id for result in found.memories] == nearest[:10]
-    assert found.total_count == sum(similarity > 0 for similarity in scattered.values())
-    far, near = min(scattered.values()), max(scattered.values())
-    for rank, result in enumerate(found.memories, start=1):
-        assert result.relevance_score == result.why.similarity == pytest.approx(scattered[result.memory_id], abs=1e-3)
-        share = (scattered[result.memory_id] - far) / (near - far)
-        assert result.score / found.memories[0].score == pytest.approx(share, abs=1e-3)
-        assert (result.why.vector_rank, result.why.text_rank) == (rank, None)
-        assert (result.why.bm25, result.why.matched_terms) == (0, ())
-
-
-async def test_vectors_alone_are_compared_within_the_filters(pool: asyncpg.Pool, scattered: dict[UUID, float]) -> None:
-    places = {row: place for place, row in enumerate(scattered)}
-    nearest = sorted(scattered, key=lambda row: -scattered[row])
-    narrowed = {
-        "memory_types": (("summary",), lambda place: place % 2 == 1),
-        "since": (days_ago(29.5), lambda place: place < 30),
-        "until": (days_ago(29.5), lambda place: place >= 30),
-        "metadata": ({"place": 1}, lambda place: place % 3 == 1),
-    }
-    for name, (value, passes) in narrowed.items():
-        found = await find_alone(pool, limit=3, **{name: value})
-        assert [result.memory_id for result in found.memories] == [row for row in nearest if passes(places[row])][:3]
-        assert not any(result.why.matched_terms for result in found.memories)
-        assert found.total_count == sum(passes(places[row]) and scattered[row] > 0 for row in scattered)
-
-
-async def test_vectors_alone_leave_nothing_out_that_the_words_find(
-    pool: asyncpg.Pool, conn: asyncpg.Connection, scattered: dict[UUID, float]
-) -> None:
-    """Memories that point away from the query, and one that has no vector yet."""
-    assert len((await find_alone(pool, limit=60)).memories) == 60
-    fresh = await add_memory(conn, MEI, "tea", embedded=False)
-    assert fresh in {result.memory_id for result in (await find_alone(pool)).memories}
 
 
 @pytest.mark.parametrize("value", [0.0, float("nan"), float("inf")])

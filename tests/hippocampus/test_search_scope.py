@@ -230,6 +230,13 @@ async def test_a_new_user_pays_nothing_for_one_who_has_nearly_every_row(conn: as
         """INSERT INTO facts (app_name, user_id, key, value, content)
            SELECT 'app', 'tom', 'key' || n, '1', 'key' FROM generate_series(1, 4000) AS n"""
     )
+    await conn.execute(
+        """INSERT INTO fact_versions (fact_id, user_id, app_name, fact_type, key, normal_key, value, confidence,
+                                      valid_from, recorded_at, accepted_at)
+           SELECT f.id, f.user_id, f.app_name, f.fact_type, f.key, f.normal_key, '2', 1, now(), now(), now()
+           FROM facts AS f"""
+    )
+    await conn.execute("UPDATE facts SET embedding = $1, embedding_model = 'words-1'", vector_of("key"))
     await conn.execute("VACUUM ANALYZE")
     await add_memory(conn, "mei", "tea with milk", memory_type="summary")
     await add_fact(conn, "mei", "home", "Lisbon")
@@ -238,7 +245,15 @@ async def test_a_new_user_pays_nothing_for_one_who_has_nearly_every_row(conn: as
         f"SELECT id FROM search_memory({asked.format(session='')}",
         f"SELECT id FROM context_candidates({asked.format(session='NULL, ')}",
     ):
-        for table in ("memories", "memory_vectors", "messages", "message_vectors", "facts", "fact_versions"):
+        for table in (
+            "memories",
+            "memory_vectors",
+            "messages",
+            "message_vectors",
+            "facts",
+            "fact_vectors",
+            "fact_versions",
+        ):
             scans = await scans_of(conn, query, vector_of("tea"), table=table)
             assert scans[table] == 0, (query, table)
 
