@@ -15,6 +15,7 @@ import yaml
 
 from hippocampus.providers import registry
 from tests.support.paths import ROOT
+from workers.embedded.data import initial_settings
 from workers.settings import Settings, variables_of
 
 DEPLOY = ROOT / "deploy"
@@ -87,6 +88,12 @@ def test_postgresql_of_compose_logs_no_rows(compose: dict[str, Any]) -> None:
     assert program == "postgres"
     assert options[::2] == ["-c"] * (len(options) // 2)
     assert "log_error_verbosity=terse" in options[1::2]
+
+
+def test_postgresql_of_compose_reads_as_the_embedded_one_does(compose: dict[str, Any]) -> None:
+    """Pages that the kernel has are read faster by the server's own process than by another."""
+    io_method = initial_settings(int(compose["services"]["postgres"]["image"].rpartition("pg")[2]))["io_method"]
+    assert f"io_method={io_method}" in compose["services"]["postgres"]["command"]
 
 
 def test_every_mounted_file_and_secret_exists(compose: dict[str, Any]) -> None:

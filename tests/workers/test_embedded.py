@@ -18,7 +18,8 @@ import pytest
 from tests.conftest import FAST_SETTINGS, copied
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
-from workers.embedded import binaries
+from workers import cgroups
+from workers.embedded import binaries, data
 from workers.embedded.binaries import EmbeddedServerError
 from workers.embedded.postmaster import Postmaster
 from workers.embedded.server import EmbeddedServer
@@ -48,6 +49,29 @@ def embedded(made_home: Path) -> Iterator[EmbeddedServer]:
     server = EmbeddedServer(made_home, settings=FAST_SETTINGS)
     yield server
     server.stop()
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "limit", "buffers"),
+    [(1, "max", "256MB"), (8, "max", "512MB"), (64, "max", "1024MB"), (64, str(8 * 2**30), "512MB")],
+)
+def test_the_cache_is_as_large_as_the_memory_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gigabytes: int, limit: str, buffers: str
+) -> None:
+    """A sixteenth of what the machine has, or its container."""
+    files = cgroups.MemoryFiles(tmp_path / "limit", tmp_path / "none", tmp_path / "none")
+    files.limit.write_text(limit)
+    monkeypatch.setattr(cgroups, "MEMORY_FILES", (files, cgroups.MemoryFiles(*[tmp_path / "none"] * 3)))
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": gigabytes * 2**18, "SC_PAGE_SIZE": 4096}.__getitem__)
+    assert data.initial_settings(16)["shared_buffers"] == buffers
+
+
+def test_a_new_server_reads_by_itself(embedded: EmbeddedServer) -> None:
+    """PostgreSQL 18 would have other processes do it; older ones do not know the setting."""
+    embedded.start()
+    with psycopg.connect(embedded.dsn) as connection:
+        assert connection.execute("SHOW io_method").fetchone() == ("sync",)
+    assert "io_method" not in data.initial_settings(16)
 
 
 def hold(home: Path) -> subprocess.Popen[str]:

@@ -18,6 +18,7 @@ from pulse.autonomic.survival import DEAD_REPORTS, FREE_PERCENT, FULL_PERCENT
 from pulse.autonomic.types import WATCH_MS_DEFAULT, Sample, WatcherDef
 from pulse.autonomic.watchers import in_thread
 from pulse.postgres.statements import Statements
+from workers.cgroups import MEMORY_FILES
 from workers.settings import Settings, machine_name
 from workers.telemetry.metrics_server import HEARTBEAT_SECONDS
 
@@ -40,15 +41,6 @@ CALM_MS = 10_000
 #: The size of a database is read from its thousand files: seldom.
 SIZE_SECONDS = 60.0
 _PRESSURE = Path("/proc/pressure/memory")
-#: cgroup v2, then v1: the limit and what counts against it.
-_CGROUPS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat"),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "/sys/fs/cgroup/memory/memory.stat",
-    ),
-)
 
 
 def local_watchers(settings: Settings, pool: Pool) -> list[WatcherDef]:
@@ -147,13 +139,13 @@ class Resources:
     def _memory(self) -> float:
         memory = self._psutil.virtual_memory()
         host = float(memory.percent)
-        for limit_path, usage_path, stat_path in _CGROUPS:
+        for files in MEMORY_FILES:
             with contextlib.suppress(OSError, ValueError):
-                limit = int(Path(limit_path).read_text())
+                limit = int(files.limit.read_text())
                 if limit >= memory.total:
                     continue
-                stat = dict(line.split() for line in Path(stat_path).read_text().splitlines())
-                used = int(Path(usage_path).read_text()) - int(stat.get("inactive_file", 0))
+                parts = dict(line.split() for line in files.parts.read_text().splitlines())
+                used = int(files.usage.read_text()) - int(parts.get("inactive_file", 0))
                 return max(host, round(100 * used / limit, 1))
         return host
 
