@@ -419,7 +419,8 @@ def _port(config: Settings) -> Finding:
     """Say whether a writer could listen, where none runs that does."""
     place = f"{config.api_port} of {config.api_host}"
     try:
-        ports.probe(config.api_host, config.api_port)
+        with ports.held(config.api_host, config.api_port):
+            pass
     except OSError as error:
         return Finding(
             check="port", verdict="problem", found=f"{place} cannot be used ({error.strerror})", fix=ports.ADVICE

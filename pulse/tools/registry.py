@@ -246,7 +246,8 @@ class ToolRegistry(ToolCatalog):
         roles: Collection[str] | None = None,
         agent: str | None = None,
     ) -> ToolOutcome:
-        """Call a tool. Never raises, except when the caller's task is cancelled: then the call is recorded as such.
+        """Call a tool. Never raises, except when the caller's task is cancelled: then the call is recorded as such, or
+        as one that was not made.
 
         Args:
             run_id: the run that it belongs to, by the caller's id or by `Run.id`.
@@ -468,8 +469,12 @@ class ToolRegistry(ToolCatalog):
                 if entry is not None and refusal is None and not waits:
                     # Before the row: what it is called with is what the row's check finds to be current.
                     source = await held.enter_async_context(self._reached(entry.tool))
+                beginning = asyncio.ensure_future(self._begin(entry, call, refusal, span, waits=waits))
                 try:
-                    row = await self._begin(entry, call, refusal, span, waits=waits)
+                    row = await asyncio.shield(beginning)
+                except asyncio.CancelledError:
+                    await self._give_up(beginning, call, entry)
+                    raise
                 except RunNotFoundError as error:
                     call.run_id, call.refusal = None, ("tool_failed", f"{error}; nothing was called")
                     continue
@@ -492,6 +497,15 @@ class ToolRegistry(ToolCatalog):
                 return await self._run(entry, call, row["id"], source)
         given_up: tuple[ToolErrorCode, str] = ("tool_failed", "the tool changes too often; try again")
         return _refused((await self._begin(None, call, given_up, span, waits=False))["id"], given_up)
+
+    async def _give_up(self, beginning: asyncio.Future[Any], call: _Call, entry: _Entry | None) -> None:
+        """Record that a call was not made, since its caller was cancelled meanwhile. One that waits still does."""
+        with contextlib.suppress(PulseError, asyncio.CancelledError, *FAULTS):
+            row = await asyncio.shield(beginning)
+            if row["id"] is not None:
+                message = "the run ended before this call was made"
+                outcome = ToolOutcome(status="failed", execution_id=row["id"], error_code="tool_failed", error=message)
+                await asyncio.shield(self._ended(outcome, call, entry))
 
     def _check(self, entry: _Entry | None, call: _Call) -> tuple[ToolErrorCode, str] | None:
         """Return why a call is refused. What a user may not call does not exist for that user."""

@@ -79,6 +79,9 @@ async def test_a_plain_sense_that_hangs_keeps_one_thread_and_harms_no_other(monk
     )
     task = asyncio.create_task(watchers.run())
     try:
+        await until(lambda: inside[0] and any(each.sense == "good" for each in vitals.take()))
+        # The one that hangs has its limit already; a pause of this machine is no failure of the other.
+        monkeypatch.setattr("pulse.autonomic.watchers.COLLECT_SECONDS_MAX", 60.0)
         await until(lambda: "collect:hangs:Overlap" in errors)
         assert "_error:hangs" in {each.sense for each in vitals.take()}
         await until(lambda: any(each.sense == "good" for each in vitals.take()))

@@ -63,6 +63,13 @@ def test_a_release_goes_the_whole_way_and_every_refusal_changes_nothing(cli: Any
     assert (shown["scope"]["version"], shown["decisions"]) == (1, [])
 
 
+def save(path: Path, content: bytes) -> None:
+    """At once, as editors do."""
+    unfinished = path.with_suffix(".new")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)
+
+
 async def test_dev_checks_a_folder_each_time_that_it_changes(dsn: str, tmp_path: Path) -> None:
     """As a process, as people run it: what it prints follows the files, it survives a file that cannot be read, stores
     nothing, and ends at Ctrl-C."""
@@ -70,7 +77,7 @@ async def test_dev_checks_a_folder_each_time_that_it_changes(dsn: str, tmp_path:
     rules.mkdir()
     rule = rules / "a.py"
     works = "async def rule(prev, curr, inner):\n    return await inner(prev, curr)\n"
-    rule.write_text(works)
+    save(rule, works.encode())
     environment = {**os.environ, "DATABASE_URL": dsn, "PYTHONUNBUFFERED": "1"}
     process = ForkedProcess("workers", "pulse", "dev", "--folder", str(tmp_path), environment=environment, log=log)
     try:
@@ -82,13 +89,13 @@ async def test_dev_checks_a_folder_each_time_that_it_changes(dsn: str, tmp_path:
             assert text in lines[-1]
 
         await says(1, "passed: {'load': 'ok'")
-        rule.write_text(works.replace("await inner(prev, curr)", "5"))
+        save(rule, works.replace("await inner(prev, curr)", "5").encode())
         await says(2, "REFUSED: {'load': 'ok'")
-        rule.write_bytes(b"\xff")
+        save(rule, b"\xff")
         await says(3, "is not valid UTF-8 at byte 0")
-        rule.write_text(works)
+        save(rule, works.encode())
         await says(4, "passed: {'load': 'ok'")
-        (rules / "b.py").write_text("async def rule(")
+        save(rules / "b.py", b"async def rule(")
         await says(5, "SyntaxError: b.py: line 1")
         (rules / "b.py").unlink()
         await says(6, "passed: {'load': 'ok'")

@@ -198,8 +198,8 @@ async def test_another_process_takes_over_and_nobody_else_ticks(dsn: str, pool: 
     await ReleaseService(pool, "main").make_scope()
     first, second = await make_loop(dsn, "m1:1"), await make_loop(dsn, "m2:2")
     frozen = await database.connect(dsn)
-    await STATEMENTS.fetchrow(frozen, "limit_idle", "700")
     assert await STATEMENTS.fetchval(frozen, "lead", "main")
+    await STATEMENTS.fetchrow(frozen, "limit_idle", "700")
     async with running(first), running(second):
         await until(lambda: first.is_leading or second.is_leading)
         assert not (first.is_leading and second.is_leading)
@@ -280,9 +280,11 @@ async def test_a_watcher_that_fails_hangs_or_floods_harms_no_other(monkeypatch: 
         vitals, wake=lambda: woken.append(1), report=errors.append, everywhere=[*defs, good], shared=[], is_leading=bool
     )
     task = asyncio.create_task(watchers.run())
-    await until(lambda: woken and "collect:hangs:Overlap" in errors)
-    assert {"collect:hangs:TimeoutError", "collect:fails:OSError", "collect:large:OverflowError"} <= set(errors)
-    assert "collect:unstorable:OverflowError" in errors
+    failed = {"collect:fails:OSError", "collect:large:OverflowError", "collect:unstorable:OverflowError"}
+    await until(lambda: inside and woken and failed <= set(errors))
+    # The one that hangs has its limit already; a pause of this machine is no failure of the others.
+    monkeypatch.setattr("pulse.autonomic.watchers.COLLECT_SECONDS_MAX", 60.0)
+    await until(lambda: {"collect:hangs:TimeoutError", "collect:hangs:Overlap"} <= set(errors))
     assert vitals.take_changes() == dict.fromkeys(("hangs", "fails", "large", "unstorable"), "broken")
     works["now"] = True
     await until(lambda: vitals.take_changes() == {"fails": "works"})

@@ -276,6 +276,33 @@ async def test_calls_that_wait_count_and_keep_to_their_limits(registry: ToolRegi
     assert (row.status, row.error_code, "was not made" in row.error) == ("cancelled", "expired", True)
 
 
+async def test_a_call_whose_caller_leaves_while_it_is_recorded_was_not_made(
+    registry: ToolRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row does not say that it runs: a person would be asked for a result, and it would count as concurrent."""
+    made, recorded = [], asyncio.Event()
+    begin = registry._begin
+
+    async def begin_late(*arguments: Any, **options: Any) -> Any:
+        row = await begin(*arguments, **options)
+        recorded.set()
+        await asyncio.sleep(0.1)  # the answer is on its way
+        return row
+
+    async def pay() -> None:
+        made.append(1)
+
+    await registry.register_tool("pay", pay)
+    monkeypatch.setattr(registry, "_begin", begin_late)
+    calling = asyncio.create_task(registry.call("pay", {}))
+    await recorded.wait()
+    calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await calling
+    (row,) = await registry.executions(name="pay")
+    assert (row.status, row.error, made) == ("failed", "the run ended before this call was made", [])
+
+
 async def test_every_refused_call_is_a_row(pool: asyncpg.Pool) -> None:
     """Whatever it is refused for, also a run that is not the user's; a user's roles may come from the app."""
 
@@ -411,6 +438,7 @@ async def test_a_lost_notification_is_made_up_for(
         # However long this process waited for its turn: it was read at the first list that came late enough.
         assert registry._read_at - max(changed, read) < 15  # it would be read again after 30 s
         monkeypatch.setattr("pulse.tools.registry._POLL_SECONDS", 60)
+        await until(lambda: registry._listener.is_listening if registry._listener else False)
         await registry.get_available_tools()
         await ToolRegistry(pool, "shop").register_tool("less", add)
         assert len(await registry.get_available_tools()) == 1

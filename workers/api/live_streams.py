@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -53,10 +54,12 @@ class LiveStreams:
             drain_seconds: how long the runs may continue, with their streams; nothing waits if there is none.
         """
         runs = self.runner.runs
+        ends_at = time.monotonic() + drain_seconds
         await self.runner.drain(drain_seconds)
         # Not cancelled at the timeout: `opened` waits for it again.
         await asyncio.wait({asyncio.ensure_future(self.runner.stop())}, timeout=_ENDING_SECONDS)
-        await self.streams.wait_for_ends(runs, _SENDING_SECONDS)
+        # What the runs left of their time is for their followers.
+        await self.streams.wait_for_ends(runs, max(ends_at - time.monotonic(), 0.0) + _SENDING_SECONDS)
         self.streams.begin_stop()
 
 

@@ -15,6 +15,7 @@ from workers.autonomic.sandbox import RuleFailedError, Sandbox
 #: How many recorded snapshots the rules are run on, the newest first.
 RECORDED_MAX = 50
 RUN_SECONDS_MAX = 0.05
+RUNS_MAX = 10
 
 
 class Verdict(NamedTuple):
@@ -27,7 +28,7 @@ class Verdict(NamedTuple):
 async def check(sandbox: Sandbox, rules: Mapping[str, str], recorded: Sequence[Snapshot] = ()) -> Verdict:
     """Check rules: their syntax and load, their types, and what they do on recorded and on extreme snapshots.
 
-    A rule must return the same twice, and take less than 50 ms.
+    A rule must return the same each time, and take less than 50 ms in one of ten runs.
     """
     checks: dict[str, Any] = {}
     try:
@@ -53,18 +54,19 @@ async def _run_all(rule: Rule, cases: Sequence[Snapshot]) -> dict[str, Any]:
     for index, curr in enumerate(cases):
         prev = cases[index - 1] if index else curr
         try:
-            began = time.perf_counter()
-            first = await _outcome(rule, prev, curr)
-            seconds = time.perf_counter() - began
-            # A pause of this machine does not make the rule slow: the better of two counts.
-            began = time.perf_counter()
-            second = await _outcome(rule, prev, curr)
-            seconds = min(seconds, time.perf_counter() - began)
+            outcomes: list[tuple[list[Effect], int]] = []
+            seconds = math.inf
+            # A busy machine does not make the rule slow: the best of several counts, and all must be equal.
+            while len(outcomes) < 2 or (seconds > RUN_SECONDS_MAX and len(outcomes) < RUNS_MAX):
+                began = time.perf_counter()
+                outcomes.append(await _outcome(rule, prev, curr))
+                seconds = min(seconds, time.perf_counter() - began)
         except Exception as error:  # noqa: BLE001 - whatever a rule raises
             code = failure_code(error)
         else:
             slowest = max(slowest, seconds)
-            code = "differs" if first != second else "slow" if seconds > RUN_SECONDS_MAX else ""
+            has_changed = any(each != outcomes[0] for each in outcomes)
+            code = "differs" if has_changed else "slow" if seconds > RUN_SECONDS_MAX else ""
         if code:
             failed[code] = failed.get(code, 0) + 1
     return {"snapshots": len(cases), "slowest_ms": round(slowest * 1000, 1), "failed": failed}

@@ -80,46 +80,46 @@ async def running(
     Raises:
         RoleFailedError: a role could not start.
     """
-    port = _choose_port(config.api_host, config.api_port, any_free=free_port)
-    grace_seconds = grace_of(config)
-    changes = {
-        "DATABASE_URL": config.dsn or "",
-        "HIPPOCAMPUS_SCHEMA_NAME": config.schema_name,
-        "HIPPOCAMPUS_API_PORT": str(port),
-        "HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS": str(grace_seconds),
-        "PYTHONPATH": settings.import_path(),
-        "PYTHONUNBUFFERED": "1",
-    }
-    if log_format is not None and "log_format" not in config.model_fields_set:
-        changes["HIPPOCAMPUS_LOG_FORMAT"] = log_format
-    supervisor = RoleSupervisor(
-        settings.child_environment(**changes),
-        grace_seconds=grace_seconds,
-        on_line=on_line,
-        on_change=on_change,
-        forks=forks,
-        roles=[role for role in ROLES if config.pulse_enabled or role.name not in OPTIONAL_ROLES],
-    )
-    api_url = f"http://{_reachable(config.api_host)}:{port}"
-    with forks.attached():
-        async with (
-            httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client,
-            _database(config, on_change),
-            supervisor,
-        ):
+    with _held_port(config.api_host, config.api_port, any_free=free_port) as port:
+        grace_seconds = grace_of(config)
+        changes = {
+            "DATABASE_URL": config.dsn or "",
+            "HIPPOCAMPUS_SCHEMA_NAME": config.schema_name,
+            "HIPPOCAMPUS_API_PORT": str(port),
+            "HIPPOCAMPUS_SHUTDOWN_GRACE_SECONDS": str(grace_seconds),
+            "PYTHONPATH": settings.import_path(),
+            "PYTHONUNBUFFERED": "1",
+        }
+        if log_format is not None and "log_format" not in config.model_fields_set:
+            changes["HIPPOCAMPUS_LOG_FORMAT"] = log_format
+        supervisor = RoleSupervisor(
+            settings.child_environment(**changes),
+            grace_seconds=grace_seconds,
+            on_line=on_line,
+            on_change=on_change,
+            forks=forks,
+            roles=[role for role in ROLES if config.pulse_enabled or role.name not in OPTIONAL_ROLES],
+        )
+        api_url = f"http://{_reachable(config.api_host)}:{port}"
+        with forks.attached():
+            async with (
+                httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client,
+                _database(config, on_change),
+                supervisor,
+            ):
 
-            async def live_processes() -> list[overview.Process]:
-                return await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
+                async def live_processes() -> list[overview.Process]:
+                    return await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
 
-            async def is_ready(role: Role, pid: int) -> bool:
-                if role.name == "writer":
-                    return await _is_healthy(client)
-                return any(each.pid == pid for each in await live_processes())
+                async def is_ready(role: Role, pid: int) -> bool:
+                    if role.name == "writer":
+                        return await _is_healthy(client)
+                    return any(each.pid == pid for each in await live_processes())
 
-            await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
-            ours = set(supervisor.pids.values())
-            metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
-            yield Running(supervisor, api_url, metrics)
+                await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
+                ours = set(supervisor.pids.values())
+                metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
+                yield Running(supervisor, api_url, metrics)
 
 
 def _database(config: Settings, on_change: Listener | None) -> contextlib.AbstractAsyncContextManager[None]:
@@ -136,17 +136,22 @@ async def _is_healthy(client: httpx.AsyncClient) -> bool:
         return False
 
 
-def _choose_port(host: str, port: int, *, any_free: bool) -> int:
-    """Return the port; if it is in use and `any_free` is true, one that the kernel chooses.
+@contextlib.contextmanager
+def _held_port(host: str, port: int, *, any_free: bool) -> Iterator[int]:
+    """Yield the port; if it is in use and `any_free` is true, one that the kernel chooses.
 
     Raises:
         SettingsError: the port is in use. It is checked here, before any role is started.
     """
-    for wanted in (port, 0) if any_free else (port,):
-        try:
-            return ports.probe(host, wanted)
-        except OSError as error:
-            reason = error.strerror
+    with contextlib.ExitStack() as held:
+        for wanted in (port, 0) if any_free else (port,):
+            try:
+                chosen = held.enter_context(ports.held(host, wanted))
+            except OSError as error:
+                reason = error.strerror
+            else:
+                yield chosen
+                return
     raise settings.SettingsError(f"Port {port} of {host} cannot be used ({reason}): {ports.ADVICE}.")
 
 

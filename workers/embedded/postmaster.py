@@ -19,7 +19,7 @@ from workers.embedded.binaries import SERVER_ENVIRONMENT, EmbeddedServerError, S
 POLL_SECONDS = 0.02
 SLOW_START_SECONDS = 10.0
 #: How long a process has no arguments at most while it begins a program, on a busy machine too.
-_EXEC_SECONDS_MAX = 1.0
+_EXEC_SECONDS_MAX = 15.0
 _EXEC_POLL_SECONDS = 0.001
 #: The states of a process that has ended; none of one that is gone.
 _ENDED: tuple[list[bytes], ...] = ([], [b"Z"], [b"X"])

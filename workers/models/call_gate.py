@@ -187,6 +187,8 @@ class SharedCallGate:
         self._pause(seconds - self._rule.wait_seconds_max)
         reason = "the day's quota is used up" if error.daily else "429"
         await self._report("penalise_limit", self._rule.limit, seconds, reason)
+        # The database counts from the report on: whoever wakes earlier is refused once more.
+        self._pause(seconds - self._rule.wait_seconds_max)
 
     async def _report_failure(self, operation: str, admission: _Admission, error: TransientProviderError) -> None:
         """Count a failure.

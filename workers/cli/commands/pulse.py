@@ -248,6 +248,8 @@ def dev(folder: Path, scope: str) -> None:
                         verdict = await gates.check(sandbox, rules, await _recorded(pool, scope))
                         click.echo(f"{'passed' if verdict.passed else 'REFUSED'}: {verdict.checks}")
                     seen = rules
+                except FileNotFoundError:
+                    pass  # It was removed or replaced while the folder was read: the next look sees what is there.
                 except InvalidInputError as error:
                     if seen != {}:
                         click.echo(f"REFUSED: {error}")
