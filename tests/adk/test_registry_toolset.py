@@ -165,8 +165,9 @@ async def test_adks_calls_of_models_and_tools_are_in_the_trace_of_the_run(
         for answer, content in ((script, True), (script, False), (fail, False)):
             model = scripted.ScriptedLlm(answer=answer, **fields)
             agent = AdkAgent(scripted.agent(tools=[RegistryToolset(registry)], model=model), sessions)
-            with TracingManager("test", dsn, content=content, sdk=sdk):
+            with TracingManager("test", dsn, content=content, sdk=sdk) as tracing:
                 found = await AgentExecutor(agent, registry, name="helper").run(pool, key, "double")
+                assert tracing.flush(WAIT_SECONDS)
             assert found.status == ("failed" if answer is fail else "completed")
             spans = await pool.fetch("SELECT * FROM traces ORDER BY start_time, duration_ns DESC")
             await pool.execute("DELETE FROM traces")

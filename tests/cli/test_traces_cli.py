@@ -8,6 +8,7 @@ import pytest
 
 from pulse.tracing.manager import TracingManager
 from tests.support.cli_commands import Run
+from tests.support.waiting import WAIT_SECONDS
 
 
 def test_traces_from_the_list_to_the_waterfall(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,6 +27,7 @@ def test_traces_from_the_list_to_the_waterfall(run: Run, dsn: str, monkeypatch: 
             caused_by = third.traceparent
         with tracing.span("job", kind="consumer", links=(caused_by,)):
             pass
+        assert tracing.flush(WAIT_SECONDS)
 
     def listed(*options: str) -> list[str]:
         code, out, _ = run("traces", "list", *options, "--json")

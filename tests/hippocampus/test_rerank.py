@@ -15,6 +15,7 @@ from hippocampus.rerank import RERANK_DEPTH, PromptReranker, Reranker, ScorerRer
 from hippocampus.search import MemorySearch, SearchMemoryResponse
 from pulse.errors import InvalidInputError
 from tests.support.memory_rows import APP, add_memory
+from tests.support.waiting import WAIT_SECONDS
 
 MEI = "mei"
 QUERY = "violin lesson"
@@ -42,7 +43,8 @@ async def lessons(conn: asyncpg.Connection) -> None:
 
 
 async def test_the_models_order_stands(pool: asyncpg.Pool, lessons: None) -> None:
-    plain, reranked = await find(pool, None), await find(pool, ScorerReranker(overlap))
+    plain = await find(pool, None)
+    reranked = await find(pool, ScorerReranker(overlap), rerank_seconds=WAIT_SECONDS)
     assert plain.memories[0].content == "violin violin lesson lesson"
     assert not plain.reranked
     assert reranked.memories[0].content.startswith("The violin lesson is at 16:30")

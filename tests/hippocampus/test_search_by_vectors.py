@@ -166,9 +166,10 @@ async def test_what_is_selected_first_is_what_scoring_all_returns(pool: asyncpg.
             draw.random() < 0.5,
             draw.random() < 0.3,
         ]
-        selected = await conn.fetch(QUERY, *asked)
-        async with scoring_all(conn):
-            scored = await conn.fetch(QUERY, *asked)
+        async with conn.transaction():  # one clock for both
+            selected = await conn.fetch(QUERY, *asked)
+            async with scoring_all(conn):
+                scored = await conn.fetch(QUERY, *asked)
         for one, other in zip(selected, scored, strict=True):
             assert dict(one) == {
                 name: pytest.approx(value) if name == "parts" or isinstance(value, float) else value

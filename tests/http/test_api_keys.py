@@ -21,7 +21,7 @@ from pulse.http.routes.runs import router as runs_router
 from tests.support.key_scene import bearer, made
 from tests.support.pace import at_this_pace
 from tests.support.waiting import WAIT_SECONDS, until
-from tests.support.writer_process import KEY, WriterProcess, append, problem, say
+from tests.support.writer_process import KEY, WriterProcess, append, healthy, problem, say
 
 #: For each role, a request that only it and admin may send.
 BY_ROLE = {
@@ -207,7 +207,7 @@ async def test_cors_rate_limits_and_malformed_http(dsn: str, tmp_path: Path, row
             assert 1 <= int(limited.headers["retry-after"]) <= 2
             # The page can read a refusal too.
             assert limited.headers["access-control-allow-origin"] == "https://one.example"
-            assert (await client.get("/health")).status_code == 200
+            await healthy(client)
             # Another key has its own bucket.
             own = await made(dsn, "a", "read")
             async with bearer(writer, own.text) as other:

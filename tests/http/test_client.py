@@ -30,7 +30,7 @@ from hippocampus.client import (
 )
 from tests.support.key_scene import made
 from tests.support.memory_rows import add_fact, add_memory
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, free_port
 
 
@@ -63,7 +63,11 @@ async def test_the_life_cycle_of_a_session_through_the_client(writer: WriterProc
         assert (await client.job(user, job_id)).status == "pending"
         assert [each.id async for each in client.jobs(user)] == [job_id]
         assert set(await client.finalize_session(user, name)) == {"fast_replay", "deep_reflection"}
-        assert (await client.health()).is_ok
+
+        async def is_ok() -> bool:
+            return (await client.health()).is_ok
+
+        await until(is_ok)  # its check has two seconds for a new connection
         with pytest.raises(ConflictError) as moved:
             await client.append(user, name, [NewEvent(author="user")], expected_version=7)
         assert moved.value.type == "/problems/version-conflict"

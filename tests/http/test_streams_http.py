@@ -47,7 +47,6 @@ def writer(streams_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         "api_key": KEY,
         "stream_heartbeat_seconds": "0.2",
         "stream_origins": "https://page.example",
-        "ticket_seconds": "2",
         "test_routes": "true",
     }
     with WriterProcess(streams_dsn, log, module="tests.support.stream_agents", **settings) as process:

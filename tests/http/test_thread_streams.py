@@ -278,13 +278,14 @@ async def test_a_run_begins_with_what_other_sessions_changed_before_it(
     await joined(writer, 3)
     if kind == "a run of an agent":
         posted = await run_agent(client, asked("t", "r2", "second"))
-        assert posted.reducer.state == new.reducer.state
     else:
+        posted = None
         await say(writer, "t", "second")
     while not cut.is_over:
         await follow_thread(client, "t", cut, at_most=1)
     await follow_thread(client, "t", late)
     await asyncio.gather(*following)
+    assert posted is None or posted.reducer.state == new.reducer.state
     await follow_thread(client, "t", torn, at_most=1)
     assert len(torn.frames) == frames_before + 1
     await say(writer, "second", "again", **{"user:new": [2]})
@@ -305,7 +306,7 @@ async def test_hundreds_that_come_back_at_once_are_all_served(writer: LiveWriter
     answer that an EventSource survives."""
     writer.services[Admission] = Admission(at_once=1, waiting_max=1)
     writer.services[ReadAdmission] = ReadAdmission(at_once=1, waiting_max=1)
-    writer.services[StreamAdmission] = StreamAdmission(at_once=1)
+    writer.services[StreamAdmission] = StreamAdmission(at_once=1, wait_seconds=10 * WAIT_SECONDS)
     posting = asyncio.create_task(run_agent(client, asked("t", "r"), "wait"))
     await until(lambda: writer.live.streams.followers == 1)
     pages = [Page() for _ in range(150)]

@@ -29,7 +29,7 @@ from tests.support.otlp_receiver import otlp_receiver
 from tests.support.stream_client import OWNER, asked, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import running_workers
-from tests.support.writer_process import say
+from tests.support.writer_process import healthy, say
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
 
@@ -54,7 +54,7 @@ async def test_from_the_request_to_the_memory(dsn: str, tmp_path: Path) -> None:
                 await writer.pool.execute(policy)
                 done = await client.post(f"{path}/sessions/s%201/events", content=body, headers=headers)
                 assert done.status_code == 201, done.text
-                assert (await client.get("/health")).status_code == 200
+                await healthy(client)
                 assert (await client.get("/v1/apps/shop/users/x/sessions/none")).status_code == 404
 
                 async def job_span() -> asyncpg.Record | None:

@@ -56,6 +56,7 @@ async def test_a_model_answers_through_the_gate(dsn: str, tmp_path: Path) -> Non
         settings = {
             "generator": "openai:gpt-5.4-mini", "generator_base_url": fake.url, "embedder": "local", "api_key": KEY,
             "generator_features": "json_schema", "provider_attempts_max": "1", "breaker_failures": "2",
+            "breaker_open_seconds": "600",
         }  # fmt: skip
         with WriterProcess(dsn, tmp_path / "log", **settings) as writer:
             async with HippocampusClient(writer.url, KEY, app_name="shop") as client:
@@ -84,9 +85,7 @@ async def test_a_model_answers_through_the_gate(dsn: str, tmp_path: Path) -> Non
                 assert failed.value.type == "/problems/model-unavailable"
                 # The third was held back: the breaker is open.
                 assert len(fake.requests) == calls + 3
-            headers = {"Authorization": f"Bearer {KEY}"}
-            targets = httpx.get(f"{writer.url}/metrics/targets", headers=headers, timeout=WAIT_SECONDS).json()
-            (address,) = next(group["targets"] for group in targets if group["labels"] == {"role": "writer"})
+            address = writer.metrics_address
             metrics = httpx.get(f"http://{address}/metrics", timeout=WAIT_SECONDS).text
     assert 'model_requests_total{code="200",operation="answer",provider="openai"} 2.0' in metrics
     assert 'model_tokens_total{kind="prompt",operation="answer",provider="openai"}' in metrics

@@ -17,7 +17,7 @@ from hippocampus.client import HippocampusClient
 from hippocampus.providers.local.embedding import LocalEmbedder
 from tests.support.api_rows import know, remember
 from tests.support.fake_gemini import FakeGemini
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, WriterProcess, append, problem, say
 
 
@@ -340,11 +340,16 @@ async def test_invalid_arguments_are_a_problem(
 
 
 async def test_metrics_are_discovered_and_count_requests(
-    client: httpx.AsyncClient, session: str, user: str, app: str
+    writer: WriterProcess, client: httpx.AsyncClient, session: str, user: str, app: str
 ) -> None:
     """The writer lists its own address for Prometheus, and counts appends, conflicts and requests without names."""
-    targets = (await client.get("/metrics/targets")).json()
-    (address,) = next(group["targets"] for group in targets if group["labels"] == {"role": "writer"})
+    address = writer.metrics_address
+
+    async def is_listed() -> bool:
+        groups = (await client.get("/metrics/targets")).json()
+        return any(address in group["targets"] for group in groups if group["labels"] == {"role": "writer"})
+
+    await until(is_listed)
 
     async def metric(line: str) -> float:
         async with httpx.AsyncClient(timeout=WAIT_SECONDS) as scraper:
@@ -375,6 +380,7 @@ async def test_a_query_that_gemini_cannot_embed_is_searched_by_its_words(writer_
             provider="gemini",
             provider_api_key="k",
             provider_base_url=gemini.base_url,
+            query_embed_seconds="60",
         )
         await asyncio.to_thread(process.__enter__)
         try:
@@ -391,10 +397,8 @@ async def test_a_query_that_gemini_cannot_embed_is_searched_by_its_words(writer_
             window = (await client.post(f"{user}/context", json={"query": "umbrella", "session_id": "s1"})).json()
             assert "text alone was searched" in window["degraded"]
 
-            targets = (await client.get(f"{process.url}/metrics/targets")).json()
-            addresses = [address for group in targets for address in group["targets"]]
-            pages = [(await client.get(f"http://{address}/metrics")).text for address in addresses]
-            counted = re.findall(r'^search_degraded_total\{reason="\w+"\} (\d+)', "\n".join(pages), re.MULTILINE)
+            page = (await client.get(f"http://{process.metrics_address}/metrics")).text
+            counted = re.findall(r'^search_degraded_total\{reason="\w+"\} (\d+)', page, re.MULTILINE)
             assert sum(map(int, counted)) == 2
         finally:
             await asyncio.to_thread(process.__exit__, None, None, None)

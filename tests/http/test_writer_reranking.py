@@ -36,6 +36,7 @@ async def test_what_is_found_is_reranked_by_the_setting(dsn: str, tmp_path: Path
     async with FakeOpenAI() as fake:
         settings = {
             "generator": "local", "embedder": "local", "api_key": KEY, "breaker_failures": "4",
+            "breaker_open_seconds": "600",
             "reranker": "openai:gpt-5.4-mini", "reranker_base_url": fake.url, "rerank_seconds": f"{SECONDS:g}",
         }  # fmt: skip
         with WriterProcess(dsn, tmp_path / "log", **settings) as writer:
@@ -131,8 +132,7 @@ async def test_what_is_found_is_reranked_by_the_setting(dsn: str, tmp_path: Path
                 calls = len(rankings(fake))
                 held = await search()
                 assert (contents(held), len(rankings(fake))) == (contents(plain), calls)
-            targets = httpx.get(f"{writer.url}/metrics/targets", headers=headers, timeout=WAIT_SECONDS).json()
-            (address,) = next(group["targets"] for group in targets if group["labels"] == {"role": "writer"})
+            address = writer.metrics_address
             metrics = httpx.get(f"http://{address}/metrics", timeout=WAIT_SECONDS).text
     assert 'model_requests_total{code="500",operation="rerank",provider="openai"}' in metrics
     assert 'model_tokens_total{kind="prompt",operation="rerank",provider="openai"}' in metrics

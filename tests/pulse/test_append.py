@@ -502,6 +502,7 @@ async def test_a_cancelled_close_loses_no_notification(
 ) -> None:
     """Also one that has not been sent yet."""
     monkeypatch.setattr("pulse.notify.notifier._PAUSE_SECONDS", 60.0)
+    monkeypatch.setattr("pulse.notify.notifier._CLOSE_SECONDS_MAX", WAIT_SECONDS)
     received: asyncio.Queue[str] = asyncio.Queue()
     listener = "agent_events", lambda *arguments: received.put_nowait(json.loads(arguments[3])["event_id"])
     await conn.add_listener(*listener)

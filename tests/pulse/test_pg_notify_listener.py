@@ -98,7 +98,7 @@ async def test_foreign_notifications_are_skipped(
         await pool.execute("SELECT pg_notify('agent_events', $1), pg_notify('agent_deltas', $1)", payload)
     await sessions.append("app", "ann", "s", [Event(author="user", content="hi")])
     await until(lambda: watch.last == 1)
-    assert listener.is_running
+    await until(lambda: listener.is_running)
 
 
 async def test_a_failing_watcher_does_not_affect_the_others(

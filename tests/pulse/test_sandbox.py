@@ -144,7 +144,8 @@ async def test_every_execution_is_a_row_also_one_that_was_cancelled(pool: asyncp
     row = await pool.fetchrow("SELECT * FROM sandbox_executions ORDER BY id DESC LIMIT 1")
     assert "AKIA" not in str(dict(row))
     assert "[redacted]" in row["stdout"]
-    task = asyncio.create_task(sandbox.execute(SandboxRequest(code="while True: pass", limits=Limits(seconds=2))))
+    endless = SandboxRequest(code="while True: pass", limits=Limits(seconds=WAIT_SECONDS))
+    task = asyncio.create_task(sandbox.execute(endless))
     while not await pool.fetchval("SELECT count(*) FROM sandbox_executions WHERE status = 'running'"):
         await asyncio.sleep(0.01)
     task.cancel()

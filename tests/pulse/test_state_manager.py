@@ -44,7 +44,7 @@ def said(**delta: Any) -> Event:
 async def test_ten_tasks_with_five_increments_each_make_fifty(states: StateManager, session: Session) -> None:
     async def increment() -> None:
         for _ in range(5):
-            await states.update_session_state("app", "mei", "s", one_more)
+            await states.update_session_state("app", "mei", "s", one_more, max_attempts=200)
 
     await asyncio.gather(*(increment() for _ in range(10)))
     assert await states.get_state("app", "mei", "s", "count") == 50

@@ -35,6 +35,7 @@ def runs(pid: int) -> bool:
         return False
 
 
+@pytest.mark.timing  # each role has half a second to deregister
 @pytest.mark.skipif(not (BIN / "hippocampus").exists(), reason="the package is not installed beside this Python")
 async def test_honcho_runs_every_role_and_all_of_them_stop(dsn: str, pool: asyncpg.Pool, tmp_path: Path) -> None:
     environment = {
@@ -56,6 +57,12 @@ async def test_honcho_runs_every_role_and_all_of_them_stop(dsn: str, pool: async
             return {row["role"] for row in rows} == ROLES
 
         await until(all_registered)
+
+        def all_run() -> bool:
+            said = log.read_text()
+            return said.count('"worker_registered"') == len(ROLES) - 1 and '"writer_started"' in said
+
+        await until(all_run)
         honcho.send_signal(signal.SIGTERM)
         await asyncio.to_thread(honcho.wait, WAIT_SECONDS)
         assert [pid for pid in pids if runs(pid)] == []

@@ -133,6 +133,10 @@ def _main(
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.clear()
     os.environ.update(environment)
+    if "UNREGISTER_SECONDS" in environment:
+        from workers.telemetry import discovery  # loaded before the fork
+
+        discovery.UNREGISTER_SECONDS_MAX = float(environment["UNREGISTER_SECONDS"])
     _show(environment)
     # Multiprocessing has replaced it.
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the process lives

@@ -16,6 +16,7 @@ from pulse.runs.agents import Agent
 from pulse.tools.registries import ToolRegistries
 from tests.support.http_server import running
 from tests.support.stream_client import OWNER
+from tests.support.waiting import until
 from workers.api import live_streams
 from workers.api.app import build_api
 from workers.settings import Settings
@@ -57,6 +58,8 @@ async def serving(dsn: str, agents: Mapping[str, Agent], **settings: Any) -> Asy
         try:
             async with running(_server_config(api, config.max_body_bytes)) as served:
                 try:
+                    # A transient that is sent before reaches nobody.
+                    await until(lambda: live.listener.is_running, "it listens")
                     yield LiveWriter(served.url, pool, live, _services_of(api), metrics)
                 finally:
                     live.streams.begin_stop()

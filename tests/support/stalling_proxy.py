@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+from tests.support.writer_process import free_port
+
 _PIECE_BYTES = 65_536
 
 
@@ -20,7 +22,7 @@ class StallingProxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._server: asyncio.Server | None = None
-        self._port = 0
+        self._port = free_port()  # its own also while it does not listen
         self._running: set[asyncio.Task[None]] = set()
 
     @property

@@ -18,12 +18,12 @@ import asyncpg
 from procrastinate import utils
 
 from hippocampus.errors import MalformedReplyError, PermanentProviderError, RateLimitedError, TransientProviderError
-from workers.queue import services
+from workers import worker
+from workers.queue import liveness, services
 from workers.queue.claims import JobClaim
 from workers.settings import Settings
 from workers.telemetry import queue_gauges
 from workers.telemetry.metrics import Metrics
-from workers.worker import main_worker
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS attempts_made (job_id uuid, pid integer, at timestamptz DEFAULT clock_timestamp());
@@ -80,5 +80,7 @@ def set_clock_ahead(seconds: float) -> None:
 
 if __name__ == "__main__":
     set_clock_ahead(float(os.environ.get("CLOCK_AHEAD_SECONDS", "0")))
+    worker.CLOSE_SECONDS_MAX = float(os.environ.get("CLOSE_SECONDS_MAX", worker.CLOSE_SECONDS_MAX))
+    liveness.POLL_SECONDS = float(os.environ.get("GUARD_POLL_SECONDS", liveness.POLL_SECONDS))
     queue_gauges.READ_SECONDS = float(os.environ.get("QUEUE_READ_SECONDS", queue_gauges.READ_SECONDS))
-    sys.exit(main_worker(sys.argv[1], build_services=build))
+    sys.exit(worker.main_worker(sys.argv[1], build_services=build))

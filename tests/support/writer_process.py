@@ -18,7 +18,7 @@ import httpx
 from tests.support import least_privilege
 from tests.support.forked import ForkedProcess
 from tests.support.paths import ROOT
-from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS
+from tests.support.waiting import POLL_SECONDS, WAIT_SECONDS, until
 
 BODY_BYTES_MAX = 9_000_000
 KEY = "test-key-0123456789abcdef"
@@ -43,6 +43,16 @@ def is_served(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+async def healthy(client: httpx.AsyncClient, url: str = "/health") -> httpx.Response:
+    """The answer once it is 200: its check has two seconds for a new connection to the database."""
+
+    async def answer() -> httpx.Response | None:
+        response = await client.get(url)
+        return response if response.status_code == 200 else None
+
+    return await until(answer, "the writer is healthy")
+
+
 class WriterProcess:
     """A writer that serves inside the block and has stopped after it."""
 
@@ -61,6 +71,12 @@ class WriterProcess:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def metrics_address(self) -> str:
+        """Of this process: others may be listed that have ended."""
+        (port,) = (line["port"] for line in self.log() if line.get("event") == "metrics_served")
+        return f"127.0.0.1:{port}"
 
     @property
     def headers(self) -> dict[str, str]:

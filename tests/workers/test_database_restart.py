@@ -16,15 +16,21 @@ from tests.support import worker_harness as harness
 from tests.support.documented_routes import document, filled, operations, routine
 from tests.support.waiting import WAIT_SECONDS
 from tests.support.worker_process import TABLES
-from tests.support.writer_process import WriterProcess, append, problem, say
-from workers.embedded.server import EmbeddedServer
+from tests.support.writer_process import WriterProcess, append, free_port, problem, say
+from workers.embedded.server import DEFAULT_MAJOR, EmbeddedServer
 from workers.migrate import migrate
 
 DURABLE = {**FAST_SETTINGS, "fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 
+def keep_port(home: Path) -> None:
+    """Choose a port that the kernel gives to no other process while the server is down."""
+    (home / f"port-{DEFAULT_MAJOR}").write_text(str(free_port()))
+
+
 async def test_a_worker_resumes_its_queues_after_an_immediate_restart(made_home: Path, tmp_path: Path) -> None:
     """SIGQUIT to PostgreSQL while a job runs; once it is back, the same process does the job, once."""
+    keep_port(made_home)
     server = EmbeddedServer(made_home, settings=DURABLE)
     dsn = server.start()
     try:
@@ -54,6 +60,7 @@ async def test_a_worker_resumes_its_queues_after_an_immediate_restart(made_home:
 
 async def test_every_route_returns_503_while_the_database_is_down_and_recovers(made_home: Path, tmp_path: Path) -> None:
     """An immediate problem response, never a hang and never a crash; a stopped server also removes its socket file."""
+    keep_port(made_home)
     server = EmbeddedServer(made_home, settings=FAST_SETTINGS)
     dsn = server.start()
     session = "/v1/apps/app/users/nobody/sessions"

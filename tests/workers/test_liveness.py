@@ -118,8 +118,11 @@ async def test_a_live_workers_job_is_never_given_back(tables: asyncpg.Pool, work
     assert await harness.count(tables, "attempts_made") == 1
 
 
-async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg.Pool, workers: Workers) -> None:
+async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(
+    tables: asyncpg.Pool, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection that proves a worker alive is terminated: its job continues, and no other worker gets it."""
+    monkeypatch.setenv("GUARD_POLL_SECONDS", "2")  # what a busy machine needs to connect
     await workers.start("fast_replay")
     await workers.start("deep_reflection")
     async with harness.gate(tables):
@@ -130,7 +133,7 @@ async def test_a_worker_whose_guard_was_cut_takes_its_lock_again(tables: asyncpg
             assert len(cut) == 2
             await tables.execute("SELECT pg_terminate_backend(pid) FROM unnest($1::integer[]) AS pid", list(cut))
             await until(lambda cut=cut: _are_replaced(tables, cut))
-        await asyncio.sleep(1.1)  # two polls
+        await asyncio.sleep(4.1)  # two polls
     await harness.wait_for_status(tables, job, "completed")
     assert await harness.count(tables, "attempts_made") == 1
 
@@ -266,11 +269,13 @@ async def test_a_job_unknown_to_its_live_worker_is_given_back(tables: asyncpg.Po
         await harness.wait_for_status(tables, running, "running")
         # No running pool listens to its queue: no worker takes it.
         lost = await harness.enqueue(tables, thread, "deep_reflection")
-        fetched = await tables.fetchval(
-            "SELECT id FROM procrastinate_fetch_job_v2(ARRAY['deep_reflection'], $1)", worker_id
-        )
-        assert fetched is not None
-        assert await harness.status_of(tables, lost) == "running"
+        # In one transaction: the worker gives the job back soon after it sees it.
+        async with tables.acquire() as taker, taker.transaction():
+            fetched = await taker.fetchval(
+                "SELECT id FROM procrastinate_fetch_job_v2(ARRAY['deep_reflection'], $1)", worker_id
+            )
+            assert fetched is not None
+            assert await harness.status_of(taker, lost) == "running"
         await harness.wait_for_status(tables, lost, "pending")
         assert await harness.status_of(tables, running) == "running"
     await harness.wait_for_status(tables, running, "completed")

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from tests.support.forked import ForkedProcess
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 from tests.support.writer_process import WriterProcess
 
@@ -76,9 +76,17 @@ async def test_a_worker_starts_without_publishing_its_metrics_address(pool: asyn
     ("gate", "mode"), [("hippocampus_migrations", "ACCESS EXCLUSIVE"), ("metrics_targets", "SHARE")]
 )
 async def test_sigterm_during_the_start_exits_gracefully(
-    dsn: str, pool: asyncpg.Pool, workers: Workers, tmp_path: Path, role: str, gate: str, mode: str
+    dsn: str,
+    pool: asyncpg.Pool,
+    workers: Workers,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    role: str,
+    gate: str,
+    mode: str,
 ) -> None:
     """Before the schema is checked, and while the metrics address is published: exit code 0, and no row is left."""
+    monkeypatch.setenv("UNREGISTER_SECONDS", str(WAIT_SECONDS))  # otherwise half a second for removing its row
     async with pool.acquire() as holder:
         held = holder.transaction()
         await held.start()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import worker_harness as harness
 from tests.support.scraping import scrape, targets
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.worker_harness import Workers
 
 
@@ -26,7 +26,13 @@ async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Worke
 
     async def all_counted() -> dict[tuple[str, ...], float]:
         seen = await scrape(address)
-        return seen if ("worker_jobs_total", "succeeded", "fast_replay", "fast_replay") in seen else {}
+        outcomes = [("worker_jobs_total", end, *["fast_replay"] * 2) for end in ("retried", "failed", "succeeded")]
+        # The outcome is counted before the attempt's duration and its end.
+        is_over = (
+            seen.get(("worker_job_duration_seconds_count", "fast_replay", "fast_replay")) == 3
+            and seen.get(("worker_jobs_in_progress", "fast_replay")) == 0
+        )
+        return seen if is_over and all(each in seen for each in outcomes) else {}
 
     seen = await until(all_counted)
     for outcome in ("retried", "failed", "succeeded"):
@@ -40,9 +46,10 @@ async def test_a_worker_counts_what_it_does(tables: asyncpg.Pool, workers: Worke
 
 
 async def test_each_process_takes_a_free_port_and_is_found_until_it_ends(
-    tables: asyncpg.Pool, workers: Workers
+    tables: asyncpg.Pool, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two workers of a pool share a base port; an occupied port is skipped."""
+    monkeypatch.setenv("UNREGISTER_SECONDS", str(WAIT_SECONDS))  # otherwise half a second for removing its row
     with socket.create_server(("127.0.0.1", 0)) as taken:
         base = taken.getsockname()[1]
         first = await workers.start("fast_replay", fast_replay_metrics_port=str(base))

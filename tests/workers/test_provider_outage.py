@@ -14,6 +14,7 @@ from tests.support.fake_gemini import FakeGemini
 from tests.support.scraping import scrape, targets
 from tests.support.waiting import until
 from tests.support.worker_harness import WorkerProcess, Workers
+from tests.support.writer_process import free_port
 
 MODEL = "gemini-flash-lite-latest"
 
@@ -48,13 +49,14 @@ async def error_code(pool: asyncpg.Pool, job: UUID) -> str | None:
 
 async def test_an_outage_uses_up_no_attempts(pool: asyncpg.Pool, workers: Workers, fake: FakeGemini) -> None:
     """The provider is down for many calls: no job fails although each has two attempts; then all complete."""
-    port = int(fake.base_url.rpartition(":")[2])
     await fake.stop()
-    await start(workers, fake, breaker_failures="3", breaker_open_seconds="0.05", job_attempts_max="2")
+    port = free_port()  # which nobody else is given meanwhile
+    fake.base_url = f"http://127.0.0.1:{port}"
+    await start(workers, fake, breaker_failures="1", breaker_open_seconds="0.05", job_attempts_max="2")
     jobs = await enqueue(pool, *"abcdef")
 
     async def probed_often() -> bool:
-        return (await pool.fetchval("SELECT max(probes) FROM call_breakers") or 0) >= 4
+        return (await pool.fetchval("SELECT max(probes) FROM call_breakers") or 0) >= 6
 
     await until(probed_often)
     state = await pool.fetchrow("SELECT name, state FROM call_breakers")

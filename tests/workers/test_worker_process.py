@@ -11,6 +11,7 @@ import time
 from uuid import UUID
 
 import asyncpg
+import pytest
 
 from tests.support import worker_harness as harness
 from tests.support.paths import ROOT
@@ -63,7 +64,7 @@ async def test_pools_never_take_each_others_jobs(tables: asyncpg.Pool, workers: 
 
 async def test_sigterm_lets_a_running_job_finish(tables: asyncpg.Pool, workers: Workers) -> None:
     """The running job is finished, no other is fetched, and the process exits with 0."""
-    worker = await workers.start("fast_replay", fast_replay_concurrency="1")
+    worker = await workers.start("fast_replay", fast_replay_concurrency="1", shutdown_grace_seconds="60")
     async with harness.gate(tables) as open_gate:
         running = await harness.enqueue(tables, await harness.make_thread(tables, "a"))
         await harness.wait_for_status(tables, running, "running")
@@ -77,8 +78,11 @@ async def test_sigterm_lets_a_running_job_finish(tables: asyncpg.Pool, workers: 
     assert await harness.count(tables, "effects") == 1
 
 
-async def test_sigterm_gives_back_what_exceeds_the_grace_time(tables: asyncpg.Pool, workers: Workers) -> None:
+async def test_sigterm_gives_back_what_exceeds_the_grace_time(
+    tables: asyncpg.Pool, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A job that does not end in time is given back unattempted, never aborted, and another worker runs it."""
+    monkeypatch.setenv("CLOSE_SECONDS_MAX", "60")  # otherwise it has half a second for giving it back
     worker = await workers.start("fast_replay", shutdown_grace_seconds="0.3")
     async with harness.gate(tables):
         job = await harness.enqueue(tables, await harness.make_thread(tables))
@@ -130,8 +134,9 @@ signals.run(work())
         assert process.stdout is not None
         for step in ("works", "exits"):
             assert process.stdout.readline().strip() == step
+            # What was handled before this line was written is another request.
+            time.sleep(2 * SAME_REQUEST_SECONDS)
             process.send_signal(signal.SIGTERM)
-            time.sleep(2 * SAME_REQUEST_SECONDS)  # the next one is another request
         assert process.wait() == 128 + signal.SIGTERM
 
 
@@ -163,6 +168,9 @@ async def test_a_worker_survives_the_loss_of_every_connection(tables: asyncpg.Po
     assert await harness.count(tables, "effects") == 2
 
 
+QUEUE = "FROM pg_stat_activity WHERE application_name = 'hippocampus queue' AND datname = current_database()"
+
+
 async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: asyncpg.Pool, workers: Workers) -> None:
     """All connections of the queue are terminated while one job waits for its model: another job
     starts all the same."""
@@ -175,8 +183,11 @@ async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: a
                 return bool(await tables.fetchval("SELECT count(*) FROM attempts_made WHERE job_id = $1", job))
 
             await until(begun)
-            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'hippocampus queue'"
-            assert len(await tables.fetch(cut + " AND datname = current_database()")) >= 2
+            queue = (
+                "FROM pg_stat_activity WHERE application_name = 'hippocampus queue' AND datname = current_database()"
+            )
+            await until(lambda q=queue: tables.fetchval(f"SELECT count(*) >= 2 {q}"), "it listens and has a connection")
+            await tables.execute(f"SELECT pg_terminate_backend(pid) {queue}")
     await until(lambda: _all_completed(tables, 3))
     assert worker.popen.poll() is None
     assert "worker_restarted" not in worker.lines()
