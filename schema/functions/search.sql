@@ -246,38 +246,28 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 SET plan_cache_mode = force_generic_plan SET jit = off SET work_mem = '32MB' SET enable_nestloop = off
 SET enable_mergejoin = off SET enable_seqscan = off SET enable_indexscan = off
 AS $$
+DECLARE
+    v_within uuid[];
 BEGIN
-    IF num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) = 0 THEN
-        WITH compared AS MATERIALIZED (
-            SELECT v.id, least(-(v.embedding <#> p_query), 1) AS similarity FROM memory_vectors AS v
-            WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
-              AND vector_dims(v.embedding) = vector_dims(p_query)
-        )
-        SELECT (SELECT array_agg(n.id) FROM (
-                   SELECT c.id FROM compared AS c ORDER BY c.similarity DESC FETCH FIRST p_limit ROWS WITH TIES) AS n),
-               count(*) FILTER (WHERE c.similarity > 0 AND c.similarity >= p_min_similarity), min(c.similarity)
-        INTO ids, matching, far FROM compared AS c
-        HAVING count(*) = p_held;
-        RETURN;
-    END IF;
-    WITH compared AS MATERIALIZED (
-        SELECT m.id, v.similarity
-        FROM memories AS m
-        LEFT JOIN (
-            SELECT v.id, least(-(v.embedding <#> p_query), 1) AS similarity FROM memory_vectors AS v
-            WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
-              AND vector_dims(v.embedding) = vector_dims(p_query) OFFSET 0) AS v ON v.id = m.id
+    IF num_nonnulls(p_memory_types, p_thread_id, p_since, p_until, p_metadata) > 0 THEN
+        SELECT coalesce(array_agg(m.id), '{}') INTO v_within FROM memories AS m
         WHERE m.app_name = p_app_name AND m.user_id = p_user_id
           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
           AND (p_thread_id IS NULL OR m.thread_id = p_thread_id)
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata);
+    END IF;
+    WITH compared AS MATERIALIZED (
+        SELECT v.id, least(-(v.embedding <#> p_query), 1) AS similarity FROM memory_vectors AS v
+        WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model = p_embedding_model
+          AND vector_dims(v.embedding) = vector_dims(p_query)
+          AND (v_within IS NULL OR v.id IN (SELECT unnest(v_within)))
     )
     SELECT (SELECT array_agg(n.id) FROM (
                SELECT c.id FROM compared AS c ORDER BY c.similarity DESC FETCH FIRST p_limit ROWS WITH TIES) AS n),
            count(*) FILTER (WHERE c.similarity > 0 AND c.similarity >= p_min_similarity), min(c.similarity)
     INTO ids, matching, far FROM compared AS c
-    HAVING count(*) = count(c.similarity);
+    HAVING count(*) = coalesce(cardinality(v_within), p_held);
 END
 $$;
 

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 import itertools
 import random
+import re
 
 import asyncpg
 import pytest
@@ -248,4 +249,7 @@ async def test_a_wrong_clock_delays_no_retry(
     monkeypatch.setenv("DATABASE_URL", workers.dsn)
     found = {each.check: each async for each in doctor.examine(settings.load())}
     assert found["clocks"].verdict == "problem"
-    assert "fast_replay on 127.0.0.1 is +259" in found["clocks"].found
+    ahead = re.search(r"fast_replay on 127\.0\.0\.1 is \+(\d+)", found["clocks"].found)
+    assert ahead is not None, found["clocks"].found
+    # Less what its registration took on a busy machine.
+    assert 259_140 <= int(ahead[1]) <= 259_201

@@ -183,11 +183,8 @@ async def test_a_cut_connection_stops_no_worker_from_taking_other_jobs(tables: a
                 return bool(await tables.fetchval("SELECT count(*) FROM attempts_made WHERE job_id = $1", job))
 
             await until(begun)
-            queue = (
-                "FROM pg_stat_activity WHERE application_name = 'hippocampus queue' AND datname = current_database()"
-            )
-            await until(lambda q=queue: tables.fetchval(f"SELECT count(*) >= 2 {q}"), "it listens and has a connection")
-            await tables.execute(f"SELECT pg_terminate_backend(pid) {queue}")
+            await until(lambda: tables.fetchval(f"SELECT count(*) >= 2 {QUEUE}"), "it listens and has a connection")
+            await tables.execute(f"SELECT pg_terminate_backend(pid) {QUEUE}")
     await until(lambda: _all_completed(tables, 3))
     assert worker.popen.poll() is None
     assert "worker_restarted" not in worker.lines()

@@ -80,7 +80,7 @@ async def running(
     Raises:
         RoleFailedError: a role could not start.
     """
-    with _held_port(config.api_host, config.api_port, any_free=free_port) as port:
+    with _held_port(config.api_host, config.api_port, any_free=free_port) as port, forks.attached():
         grace_seconds = grace_of(config)
         changes = {
             "DATABASE_URL": config.dsn or "",
@@ -101,25 +101,24 @@ async def running(
             roles=[role for role in ROLES if config.pulse_enabled or role.name not in OPTIONAL_ROLES],
         )
         api_url = f"http://{_reachable(config.api_host)}:{port}"
-        with forks.attached():
-            async with (
-                httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client,
-                _database(config, on_change),
-                supervisor,
-            ):
+        async with (
+            httpx.AsyncClient(base_url=api_url, timeout=HEALTH_SECONDS_MAX) as client,
+            _database(config, on_change),
+            supervisor,
+        ):
 
-                async def live_processes() -> list[overview.Process]:
-                    return await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
+            async def live_processes() -> list[overview.Process]:
+                return await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX)
 
-                async def is_ready(role: Role, pid: int) -> bool:
-                    if role.name == "writer":
-                        return await _is_healthy(client)
-                    return any(each.pid == pid for each in await live_processes())
+            async def is_ready(role: Role, pid: int) -> bool:
+                if role.name == "writer":
+                    return await _is_healthy(client)
+                return any(each.pid == pid for each in await live_processes())
 
-                await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
-                ours = set(supervisor.pids.values())
-                metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
-                yield Running(supervisor, api_url, metrics)
+            await supervisor.wait_until_ready(is_ready, timeout_seconds=START_SECONDS_MAX)
+            ours = set(supervisor.pids.values())
+            metrics = {each.role: each.metrics_url for each in await live_processes() if each.pid in ours}
+            yield Running(supervisor, api_url, metrics)
 
 
 def _database(config: Settings, on_change: Listener | None) -> contextlib.AbstractAsyncContextManager[None]:

@@ -184,11 +184,12 @@ class SharedCallGate:
     async def _penalise(self, error: RateLimitedError) -> None:
         requested = error.retry_after_seconds or PENALTY_SECONDS
         seconds = min(max(requested, DAILY_QUOTA_SECONDS) if error.daily else requested, RETRY_AFTER_SECONDS_MAX)
-        self._pause(seconds - self._rule.wait_seconds_max)
+        pause = seconds - self._rule.wait_seconds_max
+        self._pause(pause)
         reason = "the day's quota is used up" if error.daily else "429"
         await self._report("penalise_limit", self._rule.limit, seconds, reason)
         # The database counts from the report on: whoever wakes earlier is refused once more.
-        self._pause(seconds - self._rule.wait_seconds_max)
+        self._pause(pause)
 
     async def _report_failure(self, operation: str, admission: _Admission, error: TransientProviderError) -> None:
         """Count a failure.
