@@ -7,6 +7,7 @@ If the query's embedding fails, text alone is searched: the response states the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
@@ -348,8 +349,9 @@ class MemorySearch:
             EmbeddingDimensionError: as `search`.
         """
         if given is not None:
-            # It may not be normalised, and its doubles may be out of the range of the column's floats.
-            return QueryVector(normalise(_checked(given)))
+            vector = _checked(given)
+            # Angles are compared, whatever its length. Only doubles out of the range of the column's floats are scaled.
+            return QueryVector(vector if 1e-6 < math.hypot(*vector) < 1e6 else normalise(vector))
         if self._embedder is None:
             return QueryVector()
         try:

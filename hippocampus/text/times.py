@@ -56,6 +56,7 @@ _COUNT = r"(?:\d{1,3}|(?:a )?(?:couple of|few)|several|" + "|".join(k for k in _
 _SEASON = "(?:spring|summer|fall|autumn|winter)"
 _PART = r"(?:(early|the beginning of|the start of|mid|the middle of|late|the end of)[ -])?"
 _HAN = "[0-9〇零一二两三四五六七八九十]"
+_HAN_LETTER = re.compile("[\u3400-\u9fff]")
 _TO = r"(?: ?[-–—~] ?| (?:to|until|till|through) (?:the )?)"
 _TO_HAN = "(?:到|至|[-–—~])"
 _ORDINAL = "(?:st|nd|rd|th)?"
@@ -101,12 +102,13 @@ def read_times(text: str, now: datetime) -> tuple[list[TimeSpan], str]:
 
 def _read(text: str, now: datetime) -> tuple[list[_Named], str]:
     whole = _normal(text)
-    festive, rest = _matches(_HOLIDAYS, whole, now)
+    holiday_rules, date_rules, relative_rules = _ALL_RULES if _HAN_LETTER.search(whole) else _WITHOUT_CHINESE
+    festive, rest = _matches(holiday_rules, whole, now)
     festive = [each._replace(is_holiday=True) for each in festive]
-    dates, rest = _matches(_DATES, rest, now, len(festive))
+    dates, rest = _matches(date_rules, rest, now, len(festive))
     dates, rest = _with_weekdays(dates, rest)
     dates = festive + dates
-    relative, without = _matches(_RELATIVE, rest, now)
+    relative, without = _matches(relative_rules, rest, now)
     without = _with_bare_names(_joined(sorted(dates + relative), rest), whole, without)
     # Beside a date with its year, 'the Sunday before' and 'last Friday' are relative to that date.
     if any(not span.recurs for each in dates for span in each.spans):
@@ -556,8 +558,14 @@ def _month_part(steps: int, part: str, now: datetime) -> _Ranges:
     yield TimeSpan(*_cut(*_months(now.year, now.month + steps, 1, now), part))
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern.replace("{H}", _HAN))
+_CHINESE: set[re.Pattern[str]] = set()
+
+
+def _chinese(pattern: str) -> re.Pattern[str]:
+    """Compile an expression that needs a Chinese character; {H} stands for a digit."""
+    compiled = re.compile(pattern.replace("{H}", _HAN))
+    _CHINESE.add(compiled)
+    return compiled
 
 
 # The first rule that matches takes the text: longer expressions come before their parts. Dates with their year, or
@@ -571,7 +579,7 @@ _HOLIDAYS: tuple[_Rule, ...] = (
         lambda m, now: _holiday_spans(m["name"], _optional(m["year"]), m["which"], now),
     ),
     (
-        _compiled(
+        _chinese(
             rf"(?:(?P<year>{{H}}{{2,4}})年的?|(?P<relative>大前|去|前|今|明|后)年的?)?(?P<name>{holidays.CHINESE})"
         ),
         lambda m, now: _holiday_spans(m["name"], _han_year(m["year"], m["relative"], now), None, now),
@@ -614,13 +622,13 @@ _DATES: tuple[_Rule, ...] = (
         lambda m, now: iter((TimeSpan(_month_start(int(m[1]), 1, now), _month_start(int(m[2]) + 1, 1, now)),)),
     ),
     (
-        _compiled(rf"({{H}}{{4}})年?{_TO_HAN}({{H}}{{4}})年(?!{{H}}{{1,2}}月)"),
+        _chinese(rf"({{H}}{{4}})年?{_TO_HAN}({{H}}{{4}})年(?!{{H}}{{1,2}}月)"),
         lambda m, now: iter(
             (TimeSpan(_month_start(number_of(m[1]), 1, now), _month_start(number_of(m[2]) + 1, 1, now)),)
         ),
     ),
     (
-        _compiled(
+        _chinese(
             rf"(?:(?P<year>{{H}}{{2,4}})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
             rf"(?P<month>{_HAN_MONTH})月(?P<day>{{H}}{{1,3}})[号日]?{_TO_HAN}(?P<last>{{H}}{{1,3}})[号日]"
         ),
@@ -629,7 +637,7 @@ _DATES: tuple[_Rule, ...] = (
         ),
     ),
     (
-        _compiled(
+        _chinese(
             rf"(?:(?P<year>{{H}}{{2,4}})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
             rf"(?P<month>{_HAN_MONTH})月?份?{_TO_HAN}(?P<last>{_HAN_MONTH})月(?!{{H}}{{1,3}}[号日])"
         ),
@@ -669,7 +677,7 @@ _DATES: tuple[_Rule, ...] = (
         lambda m, now: _month_spans(int(m[3]), _SEASONS[m[2]], 3, now, m[1]),
     ),
     (
-        _compiled(
+        _chinese(
             r"(?:(?P<year>{H}{2,4})年|(?P<relative>大前|去|前|今|明|后)年的?)?"
             rf"(?P<month>{_HAN_MONTH})月(?:份)?"
             r"(?:(?P<day>{H}{1,3})[号日]|(?P<part>初|中|底|末))?"
@@ -751,47 +759,50 @@ _RELATIVE: tuple[_Rule, ...] = (
         lambda m, now: iter((TimeSpan(*_months(int(m[1]), 1, 12, now)),)),
     ),
     (
-        _compiled(r"({H}{1,3})年前的?(?P<season>[春夏秋冬])(?:天|季)"),
+        _chinese(r"({H}{1,3})年前的?(?P<season>[春夏秋冬])(?:天|季)"),
         lambda m, now: _month_spans(now.year - number_of(m[1]), _SEASONS[m["season"]], 3, now),
     ),
     (
-        _compiled(r"(?:(?P<year>{H}{4})年|(?P<relative>大前|去|前|今|明)年的?)?(?P<season>[春夏秋冬])(?:天|季)"),
+        _chinese(r"(?:(?P<year>{H}{4})年|(?P<relative>大前|去|前|今|明)年的?)?(?P<season>[春夏秋冬])(?:天|季)"),
         lambda m, now: _month_spans(_han_year(m["year"], m["relative"], now), _SEASONS[m["season"]], 3, now),
     ),
     (
-        re.compile(r"前(?:几|两|些|阵)(天|日|周|个?星期|个?礼拜|个月|年|子)"),
+        _chinese(r"前(?:几|两|些|阵)(天|日|周|个?星期|个?礼拜|个月|年|子)"),
         lambda m, now: _lately(_HAN_UNITS.get(m[1].removeprefix("个") if m[1] != "个月" else m[1], "week"), now),
     ),
     (
-        _compiled(r"({H}{1,3}|半|几|好几)(天|周|个?星期|个?礼拜|个月|年)(?:之|以)?(前|后)"),
+        _chinese(r"({H}{1,3}|半|几|好几)(天|周|个?星期|个?礼拜|个月|年)(?:之|以)?(前|后)"),
         lambda m, now: _han_ago(m[1], m[2].removeprefix("个") if m[2] != "个月" else m[2], m[3], now),
     ),
     (
-        re.compile(r"(上上|上|这|本|下下|下)?个?(周|星期|礼拜)([一二三四五六日天末1-7])"),
+        _chinese(r"(上上|上|这|本|下下|下)?个?(周|星期|礼拜)([一二三四五六日天末1-7])"),
         _han_week,
     ),
     (
-        _compiled(r"(上上|上|这|本|下下|下)个?月的?(?:({H}{1,3})[号日]|(初|中|底|末))"),
+        _chinese(r"(上上|上|这|本|下下|下)个?月的?(?:({H}{1,3})[号日]|(初|中|底|末))"),
         _han_month_date,
     ),
-    (re.compile(r"(?<![年月个])月(初|中|底|末)"), lambda m, now: _month_part(0, m[1], now)),
+    (_chinese(r"(?<![年月个])月(初|中|底|末)"), lambda m, now: _month_part(0, m[1], now)),
     (
-        re.compile(r"(上上|上|这|本|下下|下)个?(周|星期|礼拜|月)"),
+        _chinese(r"(上上|上|这|本|下下|下)个?(周|星期|礼拜|月)"),
         lambda m, now: _unit_spans(_HAN_STEPS[m[1]], _HAN_UNITS[m[2]], now),
     ),
     (
-        re.compile(r"(大前|前|昨|今|明|后|大后)(?:天|日|晚|早|夜)"),
+        _chinese(r"(大前|前|昨|今|明|后|大后)(?:天|日|晚|早|夜)"),
         lambda m, now: _unit_spans(_HAN_STEPS[m[1]], "day", now),
     ),
     (
-        re.compile(r"(大前|去|前|今|明|后)年"),
+        _chinese(r"(大前|去|前|今|明|后)年"),
         lambda m, now: _unit_spans(_HAN_STEPS[m[1]], "year", now),
     ),
     (
-        _compiled(r"({H}{4})年"),
+        _chinese(r"({H}{4})年"),
         lambda m, now: iter((TimeSpan(*_months(number_of(m[1]), 1, 12, now)),)),
     ),
 )
+_ALL_RULES = (_HOLIDAYS, _DATES, _RELATIVE)
+#: For a text without a Chinese character, where the others would take most of the time to find nothing.
+_WITHOUT_CHINESE = tuple(tuple(rule for rule in rules if rule[0] not in _CHINESE) for rules in _ALL_RULES)
 
 
 def _han_ago(count: str, unit: str, direction: str, now: datetime) -> _Ranges:

@@ -963,6 +963,8 @@ LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
 -- Where one user has most rows, a plan that is made once would read them all, for whoever asks. Candidates
 -- of giant scopes are planned for their arguments.
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off SET work_mem = '32MB'
+-- Otherwise all rows would be sorted for `sorted`, not those alone that its filters pass.
+SET enable_presorted_aggregate = off
 -- A query or a time without telling words is the empty tsquery, whose cast is a NOTICE to the client.
 SET client_min_messages = warning
 AS $$
@@ -1286,7 +1288,7 @@ BEGIN
             JOIN docs AS d ON d.id = c.id
             WHERE v_present
             UNION ALL
-            SELECT d.n, c_asked, 0 FROM docs AS d WHERE d.id = ANY (v_asked)) AS m
+            SELECT d.n, c_asked, 0 FROM docs AS d WHERE v_asked IS NOT NULL AND d.id = ANY (v_asked)) AS m
         GROUP BY m.n
     ), scored AS MATERIALIZED (
         SELECT p.*, CASE WHEN p.id = ANY (v_asked) THEN 1
@@ -1317,11 +1319,6 @@ BEGIN
            OR p.shift / v_time > 0
     ), extremes AS MATERIALIZED (
         SELECT nullif(max(s.bm25), 0) AS text, nullif(max(s.context_bm25), 0) AS context FROM scored AS s
-    ), sorted AS MATERIALIZED (
-        SELECT array_agg(s.bm25 ORDER BY s.bm25) FILTER (WHERE s.bm25 > 0) AS texts,
-               array_agg(s.similarity ORDER BY s.similarity) FILTER (WHERE s.similarity IS NOT NULL) AS vectors,
-               CASE WHEN p_bare THEN 0 ELSE coalesce(near.matching, count(*)) END AS total
-        FROM scored AS s WHERE NOT p_bare AND s.relevance >= p_min_relevance
     ), normal AS (
         SELECT s.n, s.id, s.occurred_at, s.similarity, s.context_similarity, s.bm25, s.context_bm25, s.fresh, s.retention,
                s.relevance, s.author_match,
@@ -1386,6 +1383,14 @@ BEGIN
                 FROM ranked AS r LEFT JOIN repeats AS p ON p.id = r.id) AS c) AS b
         WHERE b.other_rank IS NULL OR b.other_rank > b.last_rank
         ORDER BY b.rank LIMIT p_limit
+    ), sorted AS MATERIALIZED (
+        -- From what the ranks of the returned rows are counted: no lesser value changes one.
+        SELECT array_agg(s.bm25 ORDER BY s.bm25)
+                   FILTER (WHERE s.bm25 >= (SELECT min(b.bm25) FROM best AS b WHERE b.bm25 > 0)) AS texts,
+               array_agg(s.similarity ORDER BY s.similarity)
+                   FILTER (WHERE s.similarity >= (SELECT min(b.similarity) FROM best AS b)) AS vectors,
+               CASE WHEN p_bare THEN 0 ELSE coalesce(near.matching, count(*)) END AS total
+        FROM scored AS s WHERE NOT p_bare AND s.relevance >= p_min_relevance
     ), matched AS (
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
         FROM (SELECT h.n, h.place FROM hits AS h WHERE NOT p_bare AND h.n IN (SELECT b.n FROM best AS b)

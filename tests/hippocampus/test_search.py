@@ -303,6 +303,23 @@ async def test_chinese_english_and_mixed_questions_find_their_row(
     assert contents(await find(search, query))[0] == expected
 
 
+async def test_ranks_count_every_row_that_matches(search: MemorySearch, conn: asyncpg.Connection) -> None:
+    """Not only those that are returned. Equal values have the same rank, and what does not match has none."""
+    for number in range(40):
+        tea, rest = "tea " * (number % 7), "walks along the river " * (number % 4 + 1)
+        await add_memory(conn, MEI, f"{tea}{rest}number {number}", embedded=number % 5 > 0)
+    everything = (await find(search, "tea by the river", limit=1000, sources=["memory"])).memories
+    texts = [result.why.bm25 for result in everything]
+    vectors = [result.why.similarity for result in everything if result.why.similarity is not None]
+    assert len(everything) == 40 > len(vectors) == 32
+    for result in (everything[:5], (await find(search, "tea by the river", limit=5, sources=["memory"])).memories):
+        for one in result:
+            assert one.why.text_rank == (1 + sum(text > one.why.bm25 for text in texts) if one.why.bm25 else None)
+            similarity = one.why.similarity
+            rank = None if similarity is None else 1 + sum(vector > similarity for vector in vectors)
+            assert one.why.vector_rank == rank
+
+
 async def test_each_result_has_its_reasons(search: MemorySearch, pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
     await say(pool, MEI, "s-1", "hello")
     thread = await conn.fetchval("SELECT id FROM threads")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hippocampus.text import times
 from hippocampus.text.time_cues import time_cues
 from hippocampus.text.times import YEARS_BACK, iso_dates, resolve, time_spans
 from tests.support.properties import examples
@@ -274,3 +275,10 @@ def test_any_text_is_read_and_every_span_has_a_length(text: str) -> None:
     for now in (NOW, datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)):
         assert all(span.start < span.end for span in time_spans(text, now))
         assert all(cue.start < cue.end for cue in time_cues(text, now))
+
+
+@examples(100)
+@given(st.sampled_from(sorted(times._CHINESE, key=lambda rule: rule.pattern)).flatmap(st.from_regex))
+def test_what_a_chinese_expression_matches_has_a_chinese_character(text: str) -> None:
+    """Texts without one are not searched for it."""
+    assert times._HAN_LETTER.search(text)
