@@ -15,8 +15,11 @@ from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until_sync
 
 CONFTEST = """
-import pytest
+import faulthandler, os, pytest
 from tests.support.alone_at_the_end import AloneAtTheEnd, name_those_alone
+
+#: Says where each process is before its time is up.
+faulthandler.dump_traceback_later(50, file=open(f"where-{os.getpid()}", "w"))
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "timing: alone")
@@ -49,6 +52,17 @@ def test_b{n}():
         open("crashed", "w").close()
         os._exit(1)
 """
+CRASHES_LAST = """
+import os, pytest
+
+@pytest.mark.timing
+def test_alone(): pass
+
+def test_b():
+    if not os.path.exists("crashed"):
+        open("crashed", "w").close()
+        os._exit(1)
+"""
 TIMED_OUT = """
 import subprocess
 
@@ -70,15 +84,20 @@ def test_a_command_that_hangs():
 def _run_in(folder: Path, *options: str) -> str:
     """Run the tests of a folder in a process of their own, without this project's settings; return what it printed."""
     plain = ("-q", "-p", "no:cacheprovider", "--rootdir", str(folder), "-c", os.devnull)
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", *plain, *options, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS,
-        check=False,
-    ).stdout
+    try:
+        return subprocess.run(
+            [sys.executable, "-u", "-m", "pytest", *plain, *options, str(folder)],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_SECONDS,
+            check=False,
+        ).stdout
+    except subprocess.TimeoutExpired as error:
+        for file in sorted(folder.glob("where-*")):
+            error.add_note(f"{file.name}:\n{file.read_text()}")
+        raise
 
 
 def test_the_files_that_begin_first_exist() -> None:
@@ -97,6 +116,15 @@ def test_tests_with_a_limit_in_seconds_run_last_and_one_by_one(tmp_path: Path) -
     alone = [line for number in range(4) for line in (f"+test_alone{number}", f"-test_alone{number}")]
     assert sorted(noted[-8:]) == sorted(alone)
     assert [line[1:] for line in noted[-8::2]] == [line[1:] for line in noted[-7::2]]
+
+
+def test_the_last_process_may_crash(tmp_path: Path) -> None:
+    """A process begins a test once it knows the next: the one that takes over is given more than a single test."""
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_0.py").write_text("def test_a(): pass")
+    (tmp_path / "test_1.py").write_text(CRASHES_LAST)
+    printed = _run_in(tmp_path, "-p", "xdist", "-n", "2", "--dist", "loadfile")
+    assert "1 failed, 3 passed" in printed, printed
 
 
 def test_the_message_of_a_time_out_ends_with_what_the_command_printed(tmp_path: Path) -> None:

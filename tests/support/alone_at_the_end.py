@@ -53,7 +53,11 @@ class AloneAtTheEnd(LoadFileScheduling):
         if node not in self.registered_collections:
             return  # It replaces one that crashed, and still collects.
         if not self._only_those_alone() or not others:
+            before = len(self.workqueue)
             super()._reschedule(node)
+            # It begins a test when it knows the next. What a crashed process had done is queued again, without a test.
+            if len(self.workqueue) < before and self._pending_of(self.assigned_work[node]) < 2:
+                self._reschedule(node)
         elif any(not other.shutting_down for other in others):
             # It ends after what it was given. The last one to come here stays, and waits for the others' end.
             node.shutdown()
