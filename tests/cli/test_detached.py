@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -37,6 +38,14 @@ def _stopped(home: Path) -> Iterator[None]:
 def up(home: Path, *, by_command_line: bool = False, **settings: str) -> subprocess.CompletedProcess[str]:
     settings = {"HIPPOCAMPUS_API_PORT": "0", **settings}
     return cli_process.run(home, "up", "--detach", by_command_line=by_command_line, **settings)
+
+
+@contextmanager
+def held_up(dsn: str) -> Iterator[None]:
+    """No start comes further than reading which migrations a database has."""
+    with psycopg.connect(dsn) as connection:
+        connection.execute("LOCK TABLE hippocampus_migrations")
+        yield
 
 
 class Starting(ForkedProcess):
@@ -154,21 +163,23 @@ def test_a_stale_state_never_names_a_process_to_stop(home: Path) -> None:
 
 
 def test_down_stops_a_start(home: Path, dsn: str, tmp_path: Path) -> None:
-    process = Starting(home, dsn, tmp_path / "start")
-    until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
-    assert running(home).database_url is None
-    assert cli_process.run(home, "down").returncode == 0
-    code, out, err = process.end()
+    with held_up(dsn):
+        process = Starting(home, dsn, tmp_path / "start")
+        until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
+        assert running(home).database_url is None
+        assert cli_process.run(home, "down").returncode == 0
+        code, out, err = process.end()
     assert code != 0
     assert (out, "Nothing is left running" in err) == ("", True)
     assert cli_process.processes_of(home) == []
 
 
 def test_an_interrupted_start_leaves_nothing_running(home: Path, dsn: str, tmp_path: Path) -> None:
-    process = Starting(home, dsn, tmp_path / "start")
-    until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
-    process.send_signal(signal.SIGINT)
-    code, out, _ = process.end()
+    with held_up(dsn):
+        process = Starting(home, dsn, tmp_path / "start")
+        until_sync(lambda: (state := Installation(home).read()) is not None and state.pid is not None)
+        process.send_signal(signal.SIGINT)
+        code, out, _ = process.end()
     assert (code, out) == (130, "")
     assert cli_process.processes_of(home) == []
 
