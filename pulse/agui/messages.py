@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import jsonpatch
@@ -155,8 +155,13 @@ def unique_id(event: Event, taken: Container[str]) -> str:
 def parts_of(event: Event) -> list[agui.ContentPart] | None:
     """Return the parts of a message of the user, if one of them is not text."""
     shown = message_parts.parts_of(event.content) if event.role == "user" else []
+    return valid_parts(escape_state(shown)) if shown else None
+
+
+def valid_parts(parts: Sequence[Mapping[str, Any]]) -> list[agui.ContentPart] | None:
+    """Return parts as AG-UI's types; None if a client would refuse one of them, so that only the text is sent."""
     try:
-        return _parts().validate_python(escape_state(shown)) if shown else None
+        return _parts().validate_python(parts)
     except ValidationError:
         return None
 

@@ -7,12 +7,13 @@ message that it has: it has received everything up to the end of that message's 
 session's version. A key that another writer changed, too, is a conflict: the stored value stands, and the run reports
 the key. A key that the client leaves out stays; keys of the user and the app are the agent's.
 
-**Messages.** The server's conversation stands. A client that changed a message, or left out later turns, is refused.
+**Messages.** The server's conversation stands. A client that changed a message, or left out later turns, is refused
+(`pulse.runs.sent_messages`).
 """
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pulse.agui import types as agui
 from pulse.errors import HistoryChangedError, InvalidInputError
-from pulse.events import Session, message_text
+from pulse.events import Session
 from pulse.postgres.json_values import DELETED, clean_text
 from pulse.postgres.statements import Statements
+from pulse.runs.sent_messages import compared, difference
 from pulse.scopes import split_delta
 from pulse.state.history import StateHistory
 
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 STATE_SEQUENCE_KEY: Final = "hippocampus:stateSequence"
 #: How many of the client's messages are compared, the newest.
 COMPARED_MAX = 1000
+#: In how many bytes of the client's and tools' stored messages, the newest, images and files are compared. It is more
+#: than a client can send in a body, by default; PostgreSQL reads and hashes 8 MB in 0.2 seconds.
+MEDIA_BYTES_MAX = 32 << 20
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
 
 
@@ -136,13 +141,23 @@ class ClientViews:
         if position.sequence is None:
             return
         newest = [each for each in messages[-COMPARED_MAX:] if _can_be_stored(each.id)]
-        texts = {each.id: text for each in newest if (text := _text_of(each)) is not None}
-        digests = [hashlib.md5(text.encode(), usedforsecurity=False).hexdigest() for text in texts.values()]
-        rows = await _STATEMENTS.fetch(self._pool, "differing_messages", session.thread_id, list(texts), digests)
+        # Megabytes of images are hashed in a thread: other requests are served meanwhile.
+        has_parts = any(isinstance(getattr(each, "content", None), list) for each in newest)
+        sent = await asyncio.to_thread(compared, newest) if has_parts else compared(newest)
+        rows = await _STATEMENTS.fetch(
+            self._pool,
+            "differing_messages",
+            session.thread_id,
+            list(sent),
+            [each.digest for each in sent.values()],
+            [each.media_lines for each in sent.values()],
+            MEDIA_BYTES_MAX,
+        )
         for row in rows:
-            if not _continues(texts[row["id"]], row["content"], is_answer=row["role"] == "assistant"):
+            what = difference(sent[row["id"]], dict(row))
+            if what is not None:
                 raise HistoryChangedError(
-                    f"message {row['id'][:80]!r} has another text in this session: send the change as a new message"
+                    f"message {row['id'][:80]!r} has {what} in this session: send the change as a new message"
                 )
         if position.later_turns:
             raise HistoryChangedError(
@@ -178,22 +193,3 @@ def _double(number: float) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-
-
-def _text_of(message: agui.Message) -> str | None:
-    """Return the text of a message that is compared; None for others."""
-    if isinstance(message, agui.AssistantMessage):
-        return message_text(message.content)
-    if not isinstance(message, agui.UserMessage):
-        return None
-    if isinstance(message.content, str):
-        return message_text(message.content)
-    return message_text({"parts": [part.model_dump(by_alias=True, mode="json") for part in message.content]})
-
-
-def _continues(sent: str, stored: str | None, *, is_answer: bool) -> bool:
-    """Whether a stored text is the client's; of an answer that it followed only in part, the beginning is enough."""
-    if stored is None:
-        return False
-    one, other = (" ".join(text.split()) for text in (sent, stored))
-    return one == other or (is_answer and other.startswith(one))

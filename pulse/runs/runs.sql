@@ -96,13 +96,26 @@ LEFT JOIN runs AS r ON r.app_name = t.app_name AND r.run_id = k.run_id AND r.thr
 WHERE t.id = $1 AND is_open(t)
 
 -- name: differing_messages
--- thread, ids of a client's messages, MD5 of their texts; the stored text of those that differ, null for none
-SELECT g.id, m.content, coalesce(m.role::text, 'user') AS role
-FROM unnest($2::text[], $3::text[]) AS g (id, digest)
-CROSS JOIN LATERAL (SELECT o.sequence_num, o.event_type FROM events AS o
-                    WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' AND o.erased_at IS NULL LIMIT 1) AS e
-LEFT JOIN messages AS m ON m.thread_id = $1 AND m.sequence_num = e.sequence_num
-WHERE e.event_type IN ('user_message', 'assistant_message', 'message') AND md5(m.content) IS DISTINCT FROM g.digest
+-- thread, ids of a client's messages, MD5 of their texts and identities of their images and files (null: not compared),
+-- bytes of the newest messages whose files are compared; what is stored of those that differ
+SELECT c.id, c.event_type::text, coalesce(m.content, '') AS content, coalesce(m.role::text, 'user') AS role,
+       p.outline::text AS outline
+FROM (SELECT g.id, g.digest, g.media, e.sequence_num, e.event_type, e.content,
+             sum(octet_length(e.content::text)) FILTER (WHERE g.media IS NOT NULL)
+                 OVER (ORDER BY e.sequence_num DESC) AS bytes
+      FROM unnest($2::text[], $3::text[], $4::text[]) AS g (id, digest, media)
+      CROSS JOIN LATERAL (SELECT o.sequence_num, o.event_type, o.content FROM events AS o
+                          WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' AND o.erased_at IS NULL LIMIT 1) AS e
+      WHERE e.event_type IN ('user_message', 'assistant_message', 'message', 'observe')) AS c
+LEFT JOIN messages AS m ON m.thread_id = $1 AND m.sequence_num = c.sequence_num
+-- OFFSET 0: each content is read once, however often the outline is used.
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN c.media IS NULL OR c.bytes > $5 THEN NULL
+                WHEN c.event_type = 'observe' THEN media_outline(c.content, 'observation')
+                WHEN strpos(c.content::text, '"parts"') > 0 THEN media_outline(c.content, 'parts')
+                ELSE '{"media": "", "parts": []}' END AS outline
+    OFFSET 0) AS p
+WHERE md5(coalesce(m.content, '')) <> c.digest OR p.outline ->> 'media' <> c.media
 LIMIT 100
 
 -- name: history

@@ -4,15 +4,18 @@ that it left does not block the next."""
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 import httpx
 import pytest
 
 from pulse.counts import COUNTS
 from pulse.events import Event, EventActions
+from pulse.runs import client_view
 from pulse.runs.agents import RunContext
 from pulse.runs.client_view import same
 from tests.support.live_writer import LiveWriter, serving
@@ -24,7 +27,7 @@ from tests.support.writer_process import problem
 
 async def tell(run: RunContext) -> None:
     """Say what the agent knows: the stored conversation, and the state."""
-    history = [message["content"] for message in await run.history() if message["role"] in ("user", "assistant")]
+    history = [message.get("content") for message in await run.history() if message["role"] in ("user", "assistant")]
     async with run.text(f"a-{run.run.run_id}") as text:
         await text.push(json.dumps({"history": history, "state": run.state}, sort_keys=True))
     if run.last_user_text == "count":
@@ -230,6 +233,241 @@ async def test_an_edited_message_is_recognised(client: httpx.AsyncClient, writer
     assert len((await browser.say("r6", "next"))["history"]) == 9
     messages = (await client.get("/api/runs/r5/messages", params={"limit": 3})).json()["messages"]
     assert [each["role"] for each in messages] == ["assistant", "user", "assistant"]
+
+
+def part(kind: str, source: str, value: str, mime: str | None = None, **fields: Any) -> dict[str, Any]:
+    given = {"type": source, "value": value} | ({} if mime is None else {"mimeType": mime})
+    return {"type": kind, "source": given, **fields}
+
+
+LOOK = {"type": "text", "text": "Look"}
+#: In both alphabets of base64 these bytes have characters that the other has not, and padding.
+BYTES = b"\xfb\xef\xff" * 40 + b"\xff"
+IN_BASE64 = base64.b64encode(BYTES).decode()
+IMAGE = part("image", "data", IN_BASE64, "image/png")
+PAGES = part("document", "url", "https://files.example/a.pdf")
+HANDLE = part("video", "file", "file-abc", "video/mp4", provider="google")
+#: Over the size that clients receive.
+LARGE = part("image", "data", base64.b64encode(BYTES * 13_000).decode(), "image/png")
+
+
+class Viewer(Browser):
+    """A browser whose messages have images and files."""
+
+    def show(self, run: str, *content: dict[str, Any]) -> None:
+        """Add a message, which the next run takes."""
+        self.messages = [*self.messages, {"id": f"u-{run}", "role": "user", "content": list(content)}]
+
+    def change(self, content: Any, position: int = 0) -> None:
+        self.messages = [
+            {**each, "content": content} if n == position else each for n, each in enumerate(self.messages)
+        ]
+
+
+async def test_an_edited_image_is_recognised(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """Changed, added or removed, with the same text; so is a text that is removed beside its image: 409, and nothing is
+    stored. A branch takes the edited list, and `?history=server` the session's."""
+    viewer = Viewer(client)
+    viewer.show("r1", LOOK, IMAGE, PAGES, HANDLE)
+    await viewer.say("r1", None)
+    await viewer.say("r2")
+    whole = viewer.messages
+    events = await writer.pool.fetchval("SELECT count(*) FROM events")
+    other = part("image", "data", base64.b64encode(BYTES + b"!").decode(), "image/png")
+    for content in (
+        [LOOK, other, PAGES, HANDLE],
+        [LOOK, IMAGE, part("document", "url", "https://files.example/b.pdf"), HANDLE],
+        [LOOK, IMAGE, PAGES, part("video", "file", "file-abd", "video/mp4")],
+        [LOOK, IMAGE, PAGES, HANDLE, other],
+        [LOOK, IMAGE, IMAGE, PAGES, HANDLE],
+        [LOOK, PAGES, HANDLE],
+        [LOOK, IMAGE],
+        [LOOK],
+        "Look",
+        [IMAGE, PAGES, HANDLE],
+    ):
+        viewer.messages = whole
+        viewer.change(content)
+        assert await viewer.refused("r3", "next") == "/problems/history-changed", content
+    viewer.messages = whole
+    viewer.change([{"type": "text", "text": "hi"}, IMAGE], 2)
+    assert await viewer.refused("r3", "next") == "/problems/history-changed"
+    body = viewer.input("r3", "next")
+    assert "'u-r2' has other images or files" in problem(await client.post("/agui/default", json=body))["detail"]
+    assert await writer.pool.fetchval("SELECT count(*) FROM events") == events
+
+    branch = Viewer(client, "branch")
+    branch.show("b1", LOOK, other)
+    assert (await branch.say("b1", None))["history"] == [[LOOK, other]]
+    told = await viewer.say("r3", "next", "default?history=server")
+    assert told["history"][0] == [LOOK, IMAGE, PAGES, HANDLE] == viewer.messages[0]["content"]
+    assert len((await viewer.say("r4", "next"))["history"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("stored", "sent"),
+    [
+        (IMAGE, part("image", "url", f"data:image/png;base64,{IN_BASE64}")),
+        (part("image", "url", f"DATA:image/png;Base64,{IN_BASE64}"), IMAGE),
+        (part("image", "data", f"data:image/png;base64,{IN_BASE64}", "image/png"), IMAGE),
+        (IMAGE, part("image", "data", base64.urlsafe_b64encode(BYTES).decode(), "image/png")),
+        (part("image", "data", base64.urlsafe_b64encode(BYTES).decode(), "image/png"), IMAGE),
+        (IMAGE, part("image", "data", base64.encodebytes(BYTES).decode(), "image/png")),
+        (part("image", "data", base64.encodebytes(BYTES).decode().replace("\n", "\r\n"), "image/png"), IMAGE),
+        (IMAGE, part("image", "data", IN_BASE64.rstrip("="), "image/png")),
+        (IMAGE, part("image", "data", IN_BASE64, "IMAGE/PNG")),
+        (IMAGE, part("document", "data", IN_BASE64, "application/octet-stream", metadata={"name": "a"}, id="p1")),
+        (PAGES, part("document", "url", "https://files.example/a.pdf", "application/pdf")),
+        (PAGES, part("document", "url", "https://files.example/a.pdf?X-Amz-Signature=2")),
+        (part("document", "url", "https://files.example/a.pdf?sig=1#page=2"), PAGES),
+        (HANDLE, part("video", "file", "file-abc")),
+        (IMAGE, part("image", "url", "https://files.example/a.png")),
+        (PAGES, part("document", "data", "QUJD", "application/pdf")),
+        (PAGES, part("document", "file", "file-abc")),
+        (IMAGE, part("image", "url", "data:image/png,%FB%EF")),
+        (part("image", "url", f"data:image/png;base64,{quote(IN_BASE64)}"), IMAGE),
+    ],
+    ids="data-url url-data data-url-as-data urlsafe from-urlsafe wrapped from-wrapped unpadded mime type address-mime"
+    " signed from-signed handle uploaded downloaded handed-over percent percent-base64".split(),
+)
+async def test_an_image_in_another_form_is_no_edit(
+    client: httpx.AsyncClient, writer: LiveWriter, stored: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    """Nor is one that cannot be compared. An edit of the image beside it is recognised."""
+    viewer = Viewer(client)
+    viewer.show("r1", LOOK, stored, IMAGE)
+    await viewer.say("r1", None)
+    viewer.change([LOOK, sent, IMAGE])
+    await viewer.say("r2")
+    viewer.change([LOOK, sent, part("image", "data", base64.b64encode(b"other").decode(), "image/png")])
+    assert await viewer.refused("r3") == "/problems/history-changed"
+
+
+async def test_images_that_cannot_be_read_and_those_of_long_ago_are_not_compared(
+    client: httpx.AsyncClient, writer: LiveWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What cannot be read: an address in which a secret was masked, and characters that PostgreSQL's text lacks."""
+    await writer.pool.execute("""SELECT set_app_policy('shop', '{"redaction": "mask"}')""")
+    viewer = Viewer(client)
+    secret = part("document", "url", "https://ann:hunter2hunter2@files.example/a.pdf")
+    for run, content in (("r1", IMAGE), ("r2", secret), ("r3", part("image", "data", "\0", "image/png"))):
+        viewer.show(run, LOOK, content)
+        await viewer.say(run, None)
+    assert "[redacted:" in await writer.pool.fetchval("SELECT content::text FROM events WHERE id = 'u-r2'")
+    viewer.change([LOOK, IMAGE], 4)
+    await viewer.say("r4")
+    whole = viewer.messages
+    viewer.change([LOOK, secret, IMAGE], 2)
+    assert await viewer.refused("r5") == "/problems/history-changed"
+    viewer.messages = whole
+    viewer.change([LOOK, PAGES, IMAGE])
+    assert await viewer.refused("r5") == "/problems/history-changed"
+    size = "SELECT sum(octet_length(content::text)) FROM events WHERE author = 'user'"
+    monkeypatch.setattr(client_view, "MEDIA_BYTES_MAX", await writer.pool.fetchval(size) - 1)
+    await viewer.say("r5")
+
+
+async def test_a_client_may_send_back_what_it_received(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """In whichever form: a large image is named, ADK's forms are shown as AG-UI's, and what has no form there is left
+    out. It may also send back what it sent."""
+    inline = {"inlineData": {"data": base64.urlsafe_b64encode(BYTES).decode(), "mimeType": "image/png"}}
+    linked = {"fileData": {"fileUri": "gs://bucket/a.pdf", "mimeType": "application/pdf"}}
+    contents: dict[str, dict[str, Any]] = {
+        "large": {"parts": [LARGE, LOOK, IMAGE]},
+        "adk": {"parts": [{"text": "Look"}, inline, linked, {"text": "?"}]},
+        "binary": {"parts": [LOOK, {"type": "binary", "mimeType": "image/png", "data": IN_BASE64}, PAGES]},
+        "binary alone": {"parts": [LOOK, {"type": "binary", "mimeType": "image/png", "url": "https://f.example/a"}]},
+        "untyped": {"parts": [LOOK, {"inlineData": {"data": IN_BASE64}}]},
+        "two texts": {"text": "A title", "parts": [LOOK, IMAGE]},
+        "other forms": {"parts": [LOOK, {"type": "image_url", "image_url": {}}, {"type": [1]}, 1, "s", IMAGE]},
+        "null": {"parts": [{"type": "text", "text": "a\0b"}, IMAGE]},
+        "surrogate": {"parts": [LOOK, {**IMAGE, "metadata": "\ud800"}]},
+        "no list": {"parts": {"image": 1}, "text": "x"},
+        "wordless": {"parts": [IMAGE]},
+        "text parts": {"parts": [LOOK, {"type": "text", "text": "there"}]},
+    }
+    events = [Event(author="user", id=name, content=content) for name, content in contents.items()]
+    await writer.live.sessions.create_session("shop", "mei", session_id="t")
+    await writer.live.sessions.append("shop", "mei", "t", events)
+    viewer = Viewer(client)
+    # A client that has nothing gets the conversation.
+    viewer.messages = [{"id": "first", "role": "user", "content": "hi"}]
+    await viewer.say("r1", None, "default?history=server")
+    received = viewer.messages
+    shown = {each["id"]: each["content"] for each in received}
+    name = f"[image of {len(LARGE['source']['value'])} bytes left out]"
+    assert shown["large"] == [{"type": "text", "text": name}, LOOK, IMAGE]
+    assert [each["type"] for each in shown["adk"]] == ["text", "image", "document", "text"]
+    assert shown["binary"] == [LOOK, PAGES]
+    as_text = [shown[each] for each in ("binary alone", "untyped", "no list", "null", "text parts")]
+    assert as_text == ["Look", "Look", "x", "a\ufffdb", "Look\nthere"]
+    await viewer.say("r2")
+    received = viewer.messages
+    sent_as = {
+        "large": [LARGE, LOOK, IMAGE],
+        "binary": [LOOK, IMAGE, PAGES],
+        "binary alone": [LOOK, part("image", "url", "https://f.example/a")],
+        "null": [{"type": "text", "text": "a\0b"}, IMAGE],
+        "text parts": contents["text parts"]["parts"],
+    }
+    viewer.messages = [{**each, "content": sent_as.get(each["id"], each["content"])} for each in received]
+    await viewer.say("r3")
+    received = viewer.messages
+    for changed in ("large", "adk", "binary", "binary alone", "two texts", "wordless"):
+        content = shown[changed] if isinstance(shown[changed], list) else [LOOK]
+        edited = [{**each, "content": [*content, IMAGE, IMAGE]} if each["id"] == changed else each for each in received]
+        viewer.messages = edited
+        assert await viewer.refused("r4") == "/problems/history-changed", changed
+    for changed in ("large", "adk", "binary"):
+        content = [each for each in shown[changed] if each["type"] == "text"]
+        viewer.messages = [{**each, "content": content} if each["id"] == changed else each for each in received]
+        assert await viewer.refused("r4") == "/problems/history-changed", changed
+
+
+async def test_a_client_that_was_cut_before_the_images_has_not_removed_them(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """A message's text is streamed before the snapshot that has its images. A client with an answer to it has both."""
+    viewer = Viewer(client)
+    viewer.show("r1", LOOK, IMAGE)
+    await viewer.say("r1", None)
+    viewer.change("Look")
+    assert await viewer.refused("r2", "next") == "/problems/history-changed"
+    cut = Page()
+    await follow(client, "r1", cut, at_most=6)
+    assert cut.reducer.messages == [{"id": "u-r1", "role": "user", "content": "Look"}]
+    late = Viewer(client)
+    late.messages = cut.reducer.messages
+    for run in ("r2", "r3"):
+        await late.say(run)
+
+
+async def test_edited_images_of_a_tools_result_are_recognised(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """If the client has the result as parts. Those who followed the run have it as text, and a list of other things is
+    not compared."""
+    call = {"id": "c1", "type": "function", "function": {"name": "photo", "arguments": "{}"}}
+    viewer = Viewer(client)
+    viewer.messages = [
+        {"id": "u1", "role": "user", "content": "photo, please"},
+        {"id": "a1", "role": "assistant", "toolCalls": [call]},
+        {"id": "t1", "role": "tool", "toolCallId": "c1", "content": [LOOK, IMAGE]},
+    ]
+    await viewer.say("r1", "thanks")
+    page = Page()
+    await follow(client, "r1", page)
+    (result,) = [each for each in page.reducer.messages if each["role"] == "tool"]
+    assert json.loads(result["content"]) == [LOOK, IMAGE]
+    viewer.change(result["content"], 2)
+    await viewer.say("r2")
+    viewer.change([LOOK, part("image", "url", f"data:image/png;base64,{IN_BASE64}")], 2)
+    await viewer.say("r3")
+    found = Event(author="tool", event_type="observe", id="t2", content={"observation": [{"title": "x"}]})
+    await writer.live.sessions.append("shop", "mei", "t", [found])
+    viewer.messages = [*viewer.messages, {"id": "t2", "role": "tool", "toolCallId": "c2", "content": [LOOK]}]
+    await viewer.say("r4")
+    for content in ([LOOK], [LOOK, IMAGE, IMAGE], [LOOK, part("image", "data", "QUJD", "image/png")]):
+        viewer.change(content, 2)
+        assert await viewer.refused("r5") == "/problems/history-changed"
 
 
 async def leave(client: httpx.AsyncClient, run: str, path: str) -> None:
