@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Final
 
 from pulse.agui import types as agui
 from pulse.agui.messages import valid_parts
 from pulse.events import message_text
 from pulse.message_parts import is_known, may_be_same, media_identities, parts_of_outline
+
+#: What stands in place of a secret: see `pulse.redaction`.
+_MASK: Final = re.compile(r"\[redacted:[^\]]*\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,4 +124,19 @@ def _may_be_same(some: Sequence[str], others: Sequence[str]) -> bool:
 def _continues(sent: str, stored: str, *, is_answer: bool) -> bool:
     """Whether a stored text is the client's; of an answer that it followed only in part, the beginning is enough."""
     one, other = (" ".join(text.split()) for text in (sent, stored))
-    return one == other or (is_answer and other.startswith(one))
+    return one == other or (is_answer and other.startswith(one)) or _fits_masks(one, other)
+
+
+def _fits_masks(sent: str, stored: str) -> bool:
+    """Whether a stored text is the client's but for secrets that were masked."""
+    first, *others = _MASK.split(stored)
+    if not others or not sent.startswith(first):
+        return False
+    position = len(first)
+    *inner, last = others
+    for piece in inner:
+        found = sent.find(piece, position)
+        if found < 0:
+            return False
+        position = found + len(piece)
+    return sent.endswith(last) and position + len(last) <= len(sent)

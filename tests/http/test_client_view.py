@@ -470,6 +470,23 @@ async def test_edited_images_of_a_tools_result_are_recognised(client: httpx.Asyn
         assert await viewer.refused("r5") == "/problems/history-changed"
 
 
+async def test_a_secret_that_was_masked_is_no_edit(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """A client goes on with what it wrote. What stands around the masks is compared."""
+    await writer.pool.execute("""SELECT set_app_policy('shop', '{"redaction": "mask"}')""")
+    browser = Browser(client)
+    one, other = "AKIAABCDEFGHIJKLMNOP", "AKIAABCDEFGHIJKLMNOQ"
+    stored = (await browser.say("r1", f"one {one}, another {other}."))["history"]
+    assert stored == ["one [redacted:aws_key], another [redacted:aws_key]."]
+    assert browser.messages[0]["content"] == f"one {one}, another {other}."
+    await browser.say("r2")
+    whole = browser.messages
+    for text in (f"{one}, another {other}.", f"one {one}, a {other}.", f"one {one}, another {other}", "one, another ."):
+        browser.messages = [{**whole[0], "content": text}, *whole[1:]]
+        assert await browser.refused("r3") == "/problems/history-changed"
+    browser.messages = [{**whole[0], "content": stored[0]}, *whole[1:]]
+    await browser.say("r3")
+
+
 async def leave(client: httpx.AsyncClient, run: str, path: str) -> None:
     """Post a run, and disconnect when the agent has begun."""
     async with client.stream("POST", f"/agui/{path}", json=asked("t", run)) as response:
