@@ -37,7 +37,7 @@ from pulse.errors import (
     SessionNotFoundError,
 )
 from pulse.event_types import STATE_UPDATE
-from pulse.events import Event, EventActions
+from pulse.events import Event, EventActions, message_text
 from pulse.live_text import DeltaCarrier, Kind, LiveText, RunKey
 from pulse.postgres.backoff import Backoff
 from pulse.runs import events as run_events
@@ -143,11 +143,11 @@ class RunContext:
 
     @property
     def last_user_text(self) -> str:
-        """The user's last message."""
+        """The text of the user's last message, also beside images and files; empty if it has none."""
         for message in reversed(self.input.messages):
-            content = message.get("content")
-            if message.get("role") == "user" and isinstance(content, str):
-                return content
+            if message.get("role") == "user":
+                content = message.get("content")
+                return content if isinstance(content, str) else message_text({"parts": content}) or ""
         return ""
 
     async def history(self, *, limit: int = 200) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from pulse.errors import InvalidInputError
-from pulse.runs.agents import AgentError, RunContext
+from pulse.runs.agents import AgentError, RunContext, echo
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import ARGUMENTS, emit
 from tests.support.stream_client import Page, asked, follow, frames_of, run_agent
@@ -53,7 +53,7 @@ async def begin(run: RunContext) -> None:
         await asyncio.Event().wait()
 
 
-AGENTS = {"default": everything, "begin": begin}
+AGENTS = {"default": everything, "begin": begin, "echo": echo}
 
 
 @pytest.fixture
@@ -154,3 +154,13 @@ async def test_images_and_files_of_a_message_are_kept_for_joiners_and_timelines(
     assert late.reducer.messages[0] == {**question, "content": kept}
     item = (await timeline(client))[0]
     assert (item["content"], item["parts"]) == ("Look", kept[1:])
+
+
+async def test_an_agent_reads_the_text_beside_an_image(client: httpx.AsyncClient) -> None:
+    """Not that of an older message."""
+    image = {"type": "image", "source": {"type": "data", "value": "aGVsbG8=", "mimeType": "image/png"}}
+    before = {"id": "u1", "role": "user", "content": "before"}
+    parts = [image, {"type": "text", "text": "What is it?"}]
+    body = {**asked("t", "run-1"), "messages": [before, {"id": "u2", "role": "user", "content": parts}]}
+    posted = await run_agent(client, body, "echo", page=Caller())
+    assert posted.reducer.messages[2]["content"] == "What is it? "
