@@ -127,9 +127,10 @@ async def list_definitions(
     found: list[dict[str, Any]] = []
     cursor: str | None = None
     is_complete = False
+    limit = asyncio.timeout(LIST_SECONDS)
     try:
         async with (
-            asyncio.timeout(LIST_SECONDS),
+            limit,
             _connected(url, token, allowed, resolve, LIST_SECONDS, LIST_BYTES_MAX) as client,
         ):
             while not is_complete and len(found) <= TOOLS_MAX:
@@ -139,11 +140,11 @@ async def list_definitions(
                 is_complete = not cursor
     except ToolError:
         raise
-    except TimeoutError:
-        raise ToolError(
-            f"the MCP server did not list its tools within {LIST_SECONDS:g} s: try again", "timeout"
-        ) from None
     except Exception as error:  # noqa: BLE001 - groups of errors of several libraries
+        if limit.expired():
+            raise ToolError(
+                f"the MCP server did not list its tools within {LIST_SECONDS:g} s: try again", "timeout"
+            ) from None
         raise _failure(error) from None
     if len(found) > TOOLS_MAX:
         raise InvalidInputError(f"the server has over {TOOLS_MAX} tools, and nothing was stored: divide it")
@@ -181,19 +182,18 @@ async def call(
 ) -> Any:
     """Call a tool of a server and return its result, of which at most about `max_bytes` are received.
 
+    Args:
+        timeout_seconds: of each wait for the server; the caller bounds the whole.
+
     Raises:
         ToolError: it failed, or says that it did.
-        TimeoutError: it took too long.
     """
     is_sent = False
     try:
-        async with (
-            asyncio.timeout(timeout_seconds),
-            _connected(url, token, allowed, resolve, timeout_seconds, max_bytes + _FRAME_BYTES) as client,
-        ):
+        async with _connected(url, token, allowed, resolve, timeout_seconds, max_bytes + _FRAME_BYTES) as client:
             is_sent = True
             reply = await client.call_tool(name, dict(arguments))
-    except (ToolError, TimeoutError):
+    except ToolError:
         raise
     except Exception as error:  # noqa: BLE001 - as above
         failure = _failure(error)

@@ -569,21 +569,15 @@ class ToolRegistry(ToolCatalog):
         value: Any = None
         code: ToolErrorCode | None = None
         message: str | None = None
+        limit = asyncio.timeout(entry.tool.timeout_seconds)
         try:
-            async with asyncio.timeout(entry.tool.timeout_seconds):
+            async with limit:
                 value = await self._execute(entry, call, source)
             status = "succeeded"
             wrong = None if entry.output_check is None else entry.output_check.problems(value)
             if wrong:
                 status, code = "failed", "tool_failed"
                 message = f"the call was made, but its result is not as the tool describes it: {'; '.join(wrong)}"
-        except ToolError as error:
-            code, message = error.code, str(error)
-            status = "unknown" if code == "outcome_unknown" else "timeout" if code == "timeout" else "failed"
-        except TimeoutError:
-            unsure = "" if entry.tool.nature == "again" else "; it may have happened: check before you repeat it"
-            status, code = "timeout", "timeout"
-            message = f"no result within {entry.tool.timeout_seconds:g} s{unsure}"
         except asyncio.CancelledError:
             latency = (time.perf_counter() - started) * 1000
             outcome = ToolOutcome(status="cancelled", execution_id=execution_id, latency_ms=latency)
@@ -591,7 +585,16 @@ class ToolRegistry(ToolCatalog):
                 await asyncio.shield(self._ended(outcome, call, entry))
             raise
         except Exception as error:  # noqa: BLE001 - a tool's own failure is a result for the model
-            code, message = "tool_failed", f"the tool failed: {type(error).__name__}: {str(error)[:300]}"
+            # What is cancelled at the limit may fail of it.
+            if limit.expired() or isinstance(error, TimeoutError):
+                unsure = "" if entry.tool.nature == "again" else "; it may have happened: check before you repeat it"
+                status, code = "timeout", "timeout"
+                message = f"no result within {entry.tool.timeout_seconds:g} s{unsure}"
+            elif isinstance(error, ToolError):
+                code, message = error.code, str(error)
+                status = "unknown" if code == "outcome_unknown" else "timeout" if code == "timeout" else "failed"
+            else:
+                code, message = "tool_failed", f"the tool failed: {type(error).__name__}: {str(error)[:300]}"
         latency = (time.perf_counter() - started) * 1000
         outcome = ToolOutcome(
             status=status,

@@ -88,8 +88,15 @@ async def test_what_fails_is_a_result_with_a_code_and_never_raises(registry: Too
     async def hang() -> None:
         await asyncio.Event().wait()
 
+    async def lose() -> None:
+        try:
+            await hang()
+        finally:
+            raise ConnectionError("its connection was closed")
+
     await registry.register_tool("fail", fail)
     await registry.register_tool("hang", hang, timeout_seconds=0.05)
+    await registry.register_tool("lose", lose, timeout_seconds=0.05)
     await registry.register_tool("large", lambda: "x" * 5000, permissions={"max_response_bytes": 1000})
     await registry.register_tool(
         "wrong", lambda a, b: "text", output_schema={"type": "integer"}, openapi_schema=NUMBERS
@@ -102,6 +109,7 @@ async def test_what_fails_is_a_result_with_a_code_and_never_raises(registry: Too
         ("fail", {"how": "own"}, "tool_failed", "failed", "the shop is closed"),
         ("fail", {"how": "raise"}, "tool_failed", "failed", "ValueError: postgresql://root:[redacted]@db/x"),
         ("hang", {}, "timeout", "timeout", "may have happened"),
+        ("lose", {}, "timeout", "timeout", "no result within 0.05 s"),
         ("fail", {"how": "strange"}, "tool_failed", "failed", "not JSON"),
         ("large", {}, "too_large", "failed", "ask for less"),
         ("wrong", {"a": 1, "b": 2}, "tool_failed", "failed", "not as the tool describes"),
