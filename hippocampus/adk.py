@@ -30,7 +30,7 @@ from pulse.events import Event
 from pulse.loop_pools import access
 from pulse.postgres.json_values import escape_state
 from pulse.postgres.limits import check_limit
-from pulse.postgres.statements import Statements
+from pulse.postgres.statements import Statements, without_secrets
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
@@ -214,10 +214,14 @@ class PostgresMemoryService(BaseMemoryService):
         self, pool: Pool, app_name: str, user_id: str, query: str, limit: int, narrowed: SearchFilter | None
     ) -> SearchMemoryResponse:
         search = MemorySearch(pool, self._embedder)
+        # As a turn of these words is stored.
+        (stored,) = await without_secrets(pool, app_name, [query])
         running: str | None = None
         if not self._includes_running and (narrowed is None or narrowed.session_id is None):
-            asked = " ".join(query.split())[:_COMPARED_CHARACTERS]
-            running = await _STATEMENTS.fetchval(pool, "running_session", app_name, user_id, asked, len(asked))
+            asked = " ".join(stored.split())[:_COMPARED_CHARACTERS]
+            running = await _STATEMENTS.fetchval(
+                pool, "running_session", app_name, user_id, asked, len(asked), _COMPARED_CHARACTERS
+            )
         # More than needed, since some are left out.
         wanted = 2 * limit + 1
         while True:
@@ -229,7 +233,7 @@ class PostgresMemoryService(BaseMemoryService):
                 narrow=narrowed or EVERYTHING,
                 record_access=False,
             )
-            chosen = [hit for hit in found.memories if not _is_redundant(hit, query) and not _is_running(hit, running)]
+            chosen = [hit for hit in found.memories if not _is_redundant(hit, stored) and not _is_running(hit, running)]
             chosen = await _not_rewound(pool, app_name, user_id, chosen)
             if len(chosen) >= limit or len(found.memories) < wanted or wanted == _HITS_MAX:
                 break

@@ -234,6 +234,11 @@ class Hippocampus:
         """The URL that the object was made from; None: it was made from a pool."""
         return self._dsn
 
+    @property
+    def schema(self) -> str | None:
+        """The schema that was given beside the URL; None: the URL names it, or it is ``public``, or a pool has it."""
+        return self._schema
+
     @cached_property
     def sessions(self) -> OpenSessionService:
         """Sessions, their events and their state."""

@@ -142,7 +142,7 @@ class HippocampusStore(BaseStore):
 
     def _wait(self, work: Callable[[Pool], Awaitable[Done]]) -> Done:
         if (dsn := self._memory.dsn) is not None:
-            return self._own.run(dsn, work)
+            return self._own.run(dsn, self._memory.schema, work)
         home = self._home
         if home is None or not home.is_running():
             raise PulseError(
@@ -247,7 +247,9 @@ class _Index:
             if isinstance(op, PutOp) and op.value is not None and op.index is not False:
                 places.extend((place, path, text) for path, text in self._texts(op.value, op.index))
         queries = {
-            op.query for op in ops if isinstance(op, SearchOp) and op.query and not _is_memory(op.namespace_prefix)
+            op.query
+            for op in ops
+            if isinstance(op, SearchOp) and op.query and op.query.strip() and not _is_memory(op.namespace_prefix)
         }
         embedded = _Embedded()
         if places:
@@ -325,7 +327,7 @@ class _OwnLoop:
         self._thread: threading.Thread | None = None
         self._pools: LoopPools | None = None
 
-    def run(self, dsn: str, work: Callable[[Pool], Awaitable[Done]]) -> Done:
+    def run(self, dsn: str, schema: str | None, work: Callable[[Pool], Awaitable[Done]]) -> Done:
         """Return what `work` returns, and raise what it raises."""
         with self._lock:
             if self._loop is None:
@@ -335,7 +337,7 @@ class _OwnLoop:
                     target=_serve, args=(self._loop,), name="hippocampus-store", daemon=True
                 )
                 self._thread.start()
-                self._pools = LoopPools(dsn)
+                self._pools = LoopPools(dsn, schema=schema)
             loop, pools = self._loop, self._pools
         assert pools is not None  # noqa: S101  # made with the loop
         return asyncio.run_coroutine_threadsafe(pools.run(work), loop).result()

@@ -338,6 +338,47 @@ async def test_preloaded_memory_is_of_other_sessions_without_what_was_rewound(
     await with_running.close()
 
 
+async def said_in(service: PostgresMemoryService, query: str) -> list[str]:
+    """The texts that a search returns."""
+    entries = (await service.search_memory(**WHO, query=query)).memories
+    return [part.text or "" for entry in entries for part in entry.content.parts or []]
+
+
+@pytest.mark.parametrize("query", ["Which harbour", "Which harbour is"])
+async def test_words_that_a_question_begins_with_find_its_session(
+    service: PostgresSessionService, dsn: str, query: str
+) -> None:
+    """As `load_memory` may ask for them."""
+    run = runner(service, agent=agent(lambda request: types.Part(text="Fine.")))
+    await service.create_session(**WHO, session_id="now")
+    await talk(run, "The harbour of Antwerp is large.", "now")
+    await talk(run, "Which harbour is deep?", "now")
+    memory = PostgresMemoryService(dsn, LocalEmbedder())
+    found = await said_in(memory, query)
+    assert "Which harbour is deep?" in found
+    assert await said_in(memory, "Which harbour is deep?") == []
+    await memory.close()
+
+
+async def test_the_running_session_is_left_out_where_secrets_are_masked(
+    service: PostgresSessionService, dsn: str, pool: asyncpg.Pool
+) -> None:
+    """Its stored turn is not word for word what is asked."""
+    await pool.execute("SELECT set_app_policy($1, $2)", WHO["app_name"], {"redaction": "mask"})
+    run = runner(service, agent=agent(lambda request: types.Part(text="Fine.")))
+    for session_id in ("old", "now"):
+        await service.create_session(**WHO, session_id=session_id)
+    await talk(run, "The harbour of Ghent is deep.", "old")
+    await talk(run, "The harbour of Antwerp is large.", "now")
+    question = f"With my key ghp_{'a1B2' * 9}, which harbour is large?"
+    await talk(run, question, "now")
+    memory = PostgresMemoryService(dsn, LocalEmbedder())
+    found = await said_in(memory, question)
+    assert "The harbour of Ghent is deep." in found
+    assert not any("Antwerp" in text or "which harbour" in text for text in found)
+    await memory.close()
+
+
 async def test_preloaded_memory_leaves_out_what_was_made_of_the_running_session_and_of_rewound_turns(
     service: PostgresSessionService, dsn: str, pool: asyncpg.Pool
 ) -> None:

@@ -31,6 +31,7 @@ from hippocampus.store.service import user_label
 from pulse import database
 from pulse.errors import InvalidInputError, PulseError
 from pulse.postgres.statements import observe_statements
+from workers.migrate import migrate
 
 NOW = datetime(2031, 5, 1, tzinfo=UTC)
 WORDS = ("apple", "car", "dog", "bird", "red", "green", "blue", "text", "long")
@@ -366,6 +367,18 @@ async def test_a_batch_embeds_all_its_texts_in_one_call(memory: Hippocampus) -> 
     assert await store.aget(("t",), "new") is None
 
 
+@pytest.mark.parametrize("query", [" ", "\n"])
+async def test_a_blank_query_lists_the_newest(memory: Hippocampus, query: str) -> None:
+    """It has no vector; models refuse such a text."""
+    embed = WordVectors()
+    store = HippocampusStore(memory, index={"dims": embed.dims, "embed": embed})
+    for key in ("first", "second"):
+        await store.aput(("t",), key, {"text": "dog"})
+    embed.calls.clear()
+    assert [item.key for item in await store.asearch(("t",), query=query)] == ["second", "first"]
+    assert embed.calls == []
+
+
 async def test_text_of_any_language_with_our_own_embedder(memory: Hippocampus) -> None:
     store = HippocampusStore(memory, index={"fields": ["text"]})
     texts = {"zh": "这是中文", "ja": "これは日本語です", "ko": "이건 한국어야", "ru": "Это русский", "hi": "यह रूसी है"}
@@ -499,6 +512,20 @@ async def test_calls_without_await_work_where_a_loop_runs(memory: Hippocampus) -
     assert not [thread for thread in threading.enumerate() if thread.name == "hippocampus-store"]
     store.put(("t",), "after", {})
     store.close()
+
+
+async def test_calls_without_await_reach_the_schema_that_was_given(dsn: str) -> None:
+    """Beside the same tables in another schema of the database."""
+    await migrate(dsn, schema="second")
+    async with Hippocampus(dsn, app="shop", schema="second", embedder=None) as memory:
+        store = HippocampusStore(memory)
+        try:
+            await asyncio.to_thread(store.put, ("t",), "sync", {})
+            await store.aput(("t",), "async", {})
+            assert {item.key for item in await store.asearch(("t",))} == {"sync", "async"}
+            assert {item.key for item in await asyncio.to_thread(store.search, ("t",))} == {"sync", "async"}
+        finally:
+            store.close()
 
 
 async def test_calls_without_await_use_the_loop_of_a_given_pool(pool: asyncpg.Pool) -> None:
