@@ -98,7 +98,12 @@ class RunCalls(Calls):
         holder: str,
         kind: Literal["text", "thought"] = "text",
     ) -> RunLease:
-        """Stream a piece of a message that is being written; store the whole message when it is complete."""
+        """Stream a piece of a message that is being written; store the whole message when it is complete.
+
+        An empty piece, as models send some, only shows that the run continues.
+        """
+        if not piece:
+            return await self.heartbeat_run(user_id, run_id, holder=holder)
         delta = {"message_id": message_id, "kind": kind, "offset": len(text_so_far), "text": piece}
         return pick(RunLease, await self._post(_path(run_id, "deltas"), user_id, {"holder": holder, "deltas": [delta]}))
 

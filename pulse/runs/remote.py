@@ -1,8 +1,8 @@
 """Runs that are executed elsewhere: an agent in any process and language starts one, and writes it over the API.
 
 Such a run has a holder of its own, which the agent names with each call, and the same lease as any other: it is renewed
-by each write and by a heartbeat, and a run whose agent fell silent is ended by the reaper. What is written reaches the
-followers in the same way as what an agent in this process writes.
+by each write, by what is streamed and by a heartbeat, and a run whose agent fell silent is ended by the reaper. What is
+written reaches the followers in the same way as what an agent in this process writes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pulse.agui import wire
@@ -114,7 +115,7 @@ class RemoteRuns:
         deltas: Sequence[Delta] = (),
         transients: Sequence[Mapping[str, Any]] = (),
     ) -> RunLease:
-        """Stream pieces of open messages. The same pieces again change nothing.
+        """Stream pieces of open messages, and renew a lease that is half over. The same pieces again change nothing.
 
         Args:
             transients: events (``event_type``, ``content``) for the present followers alone; sent again each time.
@@ -143,13 +144,18 @@ class RemoteRuns:
             )
         for sent in transients:
             await self._carrier.send(key, sent)
+        # An agent that streams all the time need not say that its run continues.
+        if run.lease_until - datetime.now(UTC) < timedelta(seconds=self._runs.lease_seconds / 2):
+            return await self._renewed(run)
         return RunLease(run.status, run.cancel_requested)
 
     async def renew(
         self, app_name: str, user_id: str, run_id: str, *, holder: str, lease_seconds: float | None = None
     ) -> RunLease:
         """Renew a run's lease, and return whether it continues and whether its cancellation was requested."""
-        run = await self._held(app_name, user_id, run_id, holder)
+        return await self._renewed(await self._held(app_name, user_id, run_id, holder), lease_seconds)
+
+    async def _renewed(self, run: Run, lease_seconds: float | None = None) -> RunLease:
         leases = await self._runs.renew([run.id], holder=run.holder, lease_seconds=lease_seconds)
         return leases.get(run.id, RunLease(run.status, run.cancel_requested))
 

@@ -149,7 +149,7 @@ async def test_a_run_is_executed_through_the_client(writer: WriterProcess, write
         assert await client.start_run("ann", "s/1", run_id="r 1", message="Where is it?", **mine) == run
         events = [NewEvent(author="model", event_type="thought", content={"content": "Hm."})]
         text = ""
-        for piece in ("It is ", "here 🦊."):
+        for piece in ("It is ", "", "here 🦊."):
             for _ in range(2):
                 lease = await client.stream_text("ann", "r 1", "m2", text, piece, **mine)
             text += piece

@@ -106,6 +106,18 @@ async def test_a_silent_agent_loses_its_run_and_a_cancelled_one_is_told(
     assert page.reducer.ends[0]["outcome"] == {"type": "cancelled"}
 
 
+async def test_an_agent_that_streams_keeps_its_run(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """Without a heartbeat. A lease of which more than half is left is not written again with each piece."""
+    await start(client)
+    left = "SELECT extract(epoch FROM lease_until - now()) FROM runs"
+    for offset, seconds, is_renewed in ((0, 20, False), (3, 5, True)):
+        await writer.pool.execute("UPDATE runs SET lease_until = now() + make_interval(secs => $1)", float(seconds))
+        piece = {"message_id": "m1", "offset": offset, "text": "one"}
+        lease = await client.post("/api/runs/run-1/deltas", json={"holder": HOLDER, "deltas": [piece]})
+        assert lease.json() == {"status": "running", "cancel_requested": False}
+        assert (await writer.pool.fetchval(left) > 20) == is_renewed
+
+
 async def test_events_that_are_not_stored_reach_those_who_follow_now(
     client: httpx.AsyncClient, writer: LiveWriter
 ) -> None:

@@ -90,7 +90,7 @@ async def push_deltas(run_id: RunId, owner: AssertedOwner, body: schemas.DeltasI
     """Stream pieces of messages that are being written. Safe to repeat: a piece at a known offset changes nothing.
 
     Store each message as an event with the same id when it is complete. `transients` are sent to the clients that
-    follow the run now, each time that they are given, and never stored. This does not renew the lease.
+    follow the run now, each time that they are given, and never stored. A lease that is half over is renewed.
     """
     lease = await remote.push(
         *owner,
