@@ -1,7 +1,8 @@
 """What an AG-UI client has of its session, compared with what the session has: its edits, and what it does not know.
 
 A client sends its whole conversation and its whole state with each run. Its position in the session is the newest
-message that it has: it has received everything up to the end of that message's run.
+message that it has, or the end of that message's run if the run has no later one: a client without a run's last message
+left the run. If its newest message is the user's own, it may have received nothing since: see `Position.certain`.
 
 **State.** A key that the client changed since its position is set by the run's first event, under the check of the
 session's version. A key that another writer changed, too, is a conflict: the stored value stands, and the run reports
@@ -62,6 +63,8 @@ class Position:
         known: the ids of its messages that are stored.
         sequence: the number of the newest stored message that it has; None if it has none.
         until: it has received the events up to this one; None if that is not known.
+        certain: up to here even if it left the run of the user's message that is its newest, or appended that message
+            itself; `until` unless it is such a message. A value as of then is not written over a newer one.
         state_sequence: the number of the last event that changed the session's own state.
         later_turns: how many messages of the user it does not have.
         is_answered: whether a completed run has answered the newest message that it has.
@@ -70,6 +73,7 @@ class Position:
     known: frozenset[str]
     sequence: int | None
     until: int | None
+    certain: int | None
     state_sequence: int
     later_turns: int
     is_answered: bool
@@ -88,7 +92,7 @@ class ClientViews:
         row = await _STATEMENTS.fetchrow(self._pool, "client_position", session.thread_id, names)
         if row is None:
             raise session.key.not_found()
-        until = row["until"]
+        until, certain = row["until"], row["certain"]
         if isinstance(requested.forwarded_props, Mapping) and STATE_SEQUENCE_KEY in requested.forwarded_props:
             until = requested.forwarded_props[STATE_SEQUENCE_KEY]
             if not isinstance(until, int) or isinstance(until, bool) or not 0 <= until <= row["last_seq"]:
@@ -96,10 +100,12 @@ class ClientViews:
                     f"forwardedProps[{STATE_SEQUENCE_KEY!r}] must be the number of an event of the session, from 0 to"
                     f" {row['last_seq']}, not {until!r:.40}"
                 )
+            certain = until
         return Position(
             known=frozenset(row["known"]),
             sequence=row["sequence"],
             until=until,
+            certain=certain,
             state_sequence=row["state_seq"],
             later_turns=row["later_turns"],
             is_answered=row["is_answered"],
@@ -116,19 +122,27 @@ class ClientViews:
         if position.until is None:
             base = {}
         elif position.until < position.state_sequence:
-            restored = await self._history.restore(*session.key, sequence_num=position.until)
-            base = restored.state
+            base = await self._state_at(session, position.until)
+        certain = base
+        if position.certain is not None and position.certain < min(position.until or 0, position.state_sequence):
+            certain = await self._state_at(session, position.certain)
         delta: dict[str, Any] = {}
         conflicts = []
         for key, value in changed.items():
             before = base.get(key, DELETED)
             if same(value, before) and position.until is not None:
                 continue  # The client did not change it: it has an older value.
-            if same(before, current.get(key, DELETED)):
+            known = certain.get(key, DELETED)
+            is_older = same(value, known) and not same(known, before)
+            if same(before, current.get(key, DELETED)) and not is_older:
                 delta[key] = value
             else:
                 conflicts.append(key)
         return StateEdits(delta=delta, conflicts=sorted(conflicts))
+
+    async def _state_at(self, session: Session, sequence_num: int) -> Mapping[str, Any]:
+        restored = await self._history.restore(*session.key, sequence_num=sequence_num)
+        return restored.state
 
     async def require_same_messages(
         self, session: Session, messages: Sequence[agui.Message], position: Position

@@ -75,24 +75,44 @@ WHERE r.thread_id = $1 AND r.status = 'completed'
 
 -- name: client_position
 -- thread, ids of a client's messages; those that are stored, the newest of them, up to where the client has the session
--- (in a session without messages: to its end), and what it lacks
-SELECT t.last_seq, t.state_seq, k.seq AS sequence, coalesce(k.ids, '{}') AS known,
-       CASE WHEN k.seq IS NULL AND NOT EXISTS (SELECT FROM messages AS m WHERE m.thread_id = t.id) THEN t.last_seq
-            ELSE greatest(k.seq, r.last_seq) END AS until,
-       (SELECT count(*) FROM messages AS m WHERE m.thread_id = t.id AND m.sequence_num > k.seq AND m.role = 'user')
-           AS later_turns,
-       r.status IS NOT DISTINCT FROM 'completed' AND EXISTS (
-           SELECT FROM messages AS m
-           WHERE m.thread_id = t.id AND m.sequence_num > k.seq AND m.role = 'assistant') AS is_answered
-FROM threads AS t
-LEFT JOIN LATERAL (
-    SELECT max(e.sequence_num) AS seq, array_agg(e.id) AS ids,
-           (array_agg(e.invocation_id ORDER BY e.sequence_num DESC))[1] AS run_id
+-- (in a session without messages: to its end), up to where it certainly has it, and what it lacks
+WITH known AS MATERIALIZED (
+    SELECT e.id, e.sequence_num, e.run_id, e.is_user
     FROM unnest($2::text[]) AS g (id)
-    CROSS JOIN LATERAL (SELECT o.id, o.sequence_num, o.invocation_id FROM events AS o
-                        WHERE o.thread_id = t.id AND o.id = g.id AND o.id <> '' LIMIT 1) AS e) AS k ON true
-LEFT JOIN runs AS r ON r.app_name = t.app_name AND r.run_id = k.run_id AND r.thread_id = t.id
-                   AND r.status <> 'running'
+    CROSS JOIN LATERAL (SELECT o.id, o.sequence_num, o.invocation_id AS run_id, o.author = 'user' AS is_user
+                        FROM events AS o WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' LIMIT 1) AS e
+), newest AS (
+    (SELECT * FROM known ORDER BY sequence_num DESC LIMIT 1)
+    UNION
+    -- A message of the user without a run may have been appended by a client that had received nothing before it.
+    (SELECT * FROM known WHERE NOT is_user OR run_id <> '' ORDER BY sequence_num DESC LIMIT 1)
+), positions AS (
+    -- A client that lacks a later message of the run left it: it has the run up to its own newest message.
+    SELECT n.sequence_num, n.is_user, n.run_id, r.status,
+           CASE WHEN r.id IS NULL OR EXISTS (
+                    SELECT FROM events AS o LEFT JOIN messages AS m USING (thread_id, sequence_num)
+                    WHERE o.thread_id = $1 AND o.sequence_num > n.sequence_num AND o.sequence_num <= r.last_seq
+                      AND o.invocation_id = n.run_id AND o.id <> '' AND o.erased_at IS NULL
+                      AND (m.id IS NOT NULL OR o.event_type = 'observe')
+                      -- Clients have it under this id. As text: `json` may hold escapes that cannot be read.
+                      AND (strpos(o.content::text, '"message_id"') = 0
+                           OR strpos(o.content::text, to_json(o.id)::text) > 0))
+                THEN n.sequence_num ELSE r.last_seq END AS until
+    FROM newest AS n
+    LEFT JOIN runs AS r ON r.thread_id = $1 AND r.run_id = n.run_id AND r.status <> 'running'
+)
+SELECT t.last_seq, t.state_seq, k.sequence_num AS sequence, coalesce((SELECT array_agg(id) FROM known), '{}') AS known,
+       CASE WHEN k.sequence_num IS NULL AND NOT EXISTS (SELECT FROM messages AS m WHERE m.thread_id = t.id)
+            THEN t.last_seq ELSE (SELECT max(until) FROM positions) END AS until,
+       CASE WHEN NOT k.is_user THEN k.until WHEN k.run_id <> '' THEN k.sequence_num
+            ELSE coalesce((SELECT until FROM positions ORDER BY sequence_num DESC OFFSET 1), 0) END AS certain,
+       (SELECT count(*) FROM messages AS m
+        WHERE m.thread_id = t.id AND m.sequence_num > k.sequence_num AND m.role = 'user') AS later_turns,
+       k.status IS NOT DISTINCT FROM 'completed' AND EXISTS (
+           SELECT FROM messages AS m
+           WHERE m.thread_id = t.id AND m.sequence_num > k.sequence_num AND m.role = 'assistant') AS is_answered
+FROM threads AS t
+LEFT JOIN LATERAL (SELECT * FROM positions ORDER BY sequence_num DESC LIMIT 1) AS k ON true
 WHERE t.id = $1 AND is_open(t)
 
 -- name: differing_messages

@@ -49,9 +49,23 @@ class Alone:
             await asyncio.Event().wait()
 
 
+async def change(run: RunContext) -> None:
+    """Set the count, before a message, after it or without one, in a run that may wait for its cancellation."""
+    if run.last_user_text == "told":
+        await run.set_state({"count": 4.5})
+        async with run.text(f"a-{run.run.run_id}") as text:
+            await text.push("done")
+    await run.set_state({"count": 5})
+    if run.last_user_text in ("tell", "wait"):
+        async with run.text(f"a-{run.run.run_id}") as text:
+            await text.push("still here")
+            if run.last_user_text == "wait":
+                await asyncio.Event().wait()
+
+
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
-    async with serving(dsn, {"default": tell, "alone": Alone()}) as opened:
+    async with serving(dsn, {"default": tell, "change": change, "alone": Alone()}) as opened:
         yield opened
 
 
@@ -131,6 +145,81 @@ async def test_a_conflict_comes_back_as_a_snapshot(client: httpx.AsyncClient, wr
     assert told["state"]["a"] == 6
     wrong = fresh.input("r5", "hi", forwardedProps={"hippocampus:stateSequence": 10**9})
     assert (await client.post("/agui/default", json=wrong)).status_code == 422
+
+
+CONFLICT = [("hippocampus:state_conflict", {"keys": ["count"]})]
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "conflict"),
+    [("tell", 4, []), ("wait", 4, []), ("tell", 6, CONFLICT), ("say nothing", 4, CONFLICT)],
+)
+async def test_a_client_that_left_a_run_undoes_nothing_of_it(
+    client: httpx.AsyncClient, writer: LiveWriter, text: str, count: int, conflict: list[Any]
+) -> None:
+    """It has its own message alone, and an older state. What it changed, too, is a conflict. Without any message of the
+    run it cannot be told from a client that set the value of before: then the older value is a conflict, too."""
+    browser = Browser(client)
+    browser.state = {"count": 4}
+    await browser.say("r1")
+    body = browser.input("r2", text)
+    async with client.stream("POST", "/agui/change", json=body) as response:
+        assert response.status_code == 200, await response.aread()
+        async for _ in frames_of(response):
+            break
+    if text == "wait":
+
+        async def has_begun() -> bool:
+            return (await stored(writer))["count"] == 5 and bool(await writer.pool.fetchval("TABLE live_messages"))
+
+        await until(has_begun, "the run has begun its answer")
+        assert (await client.post("/api/runs/r2/cancel")).status_code == 202
+
+    async def is_over() -> bool:
+        return bool((await client.get("/api/runs/r2")).json()["status"] != "running")
+
+    await until(is_over, "the run ends")
+    browser.messages, browser.state = body["messages"], {"count": count}
+    assert (await browser.say("r3"))["state"] == {"count": 5} == await stored(writer)
+    assert browser.customs == conflict
+
+
+@pytest.mark.parametrize("text", ["tell", "told", "say nothing"])
+async def test_a_client_that_followed_a_run_has_what_it_did(
+    client: httpx.AsyncClient, writer: LiveWriter, text: str
+) -> None:
+    """Also after the run's last message, and if it has none: an edit is no conflict."""
+    browser = Browser(client)
+    browser.state = {"count": 4}
+    await browser.say("r1")
+    browser.messages, browser.state = (await run_agent(client, browser.input("r2", text), "change")).shown
+    assert browser.state == {"count": 5}
+    browser.state = {"count": 6}
+    assert (await browser.say("r3"))["state"] == {"count": 6} == await stored(writer)
+    assert browser.customs == []
+
+
+async def test_an_appended_message_is_no_proof_of_what_came_before_it(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """A client that appends its message after another writer's change has an older value, not a new one. Another value
+    is its edit: it may have read the change."""
+    browser = Browser(client)
+    browser.state = {"count": 4}
+    await browser.say("r1")
+    other = Event(author="model", event_type="state_update", actions=EventActions(state_delta={"count": 5}))
+    own = Event(author="user", id="own", content={"content": "hi"})
+    await writer.live.sessions.append("shop", "mei", "t", [other, own])
+    browser.messages = [*browser.messages, {"id": "own", "role": "user", "content": "hi"}]
+    assert (await browser.say("r2"))["state"] == {"count": 5} == await stored(writer)
+    assert browser.customs == CONFLICT
+    further = Event(author="model", event_type="state_update", actions=EventActions(state_delta={"count": 7}))
+    own = Event(author="user", id="next", content={"content": "hi"})
+    await writer.live.sessions.append("shop", "mei", "t", [further, own])
+    browser.messages = [*browser.messages, {"id": "next", "role": "user", "content": "hi"}]
+    browser.state = {"count": 8}
+    assert (await browser.say("r3"))["state"] == {"count": 8} == await stored(writer)
+    assert browser.customs == []
 
 
 async def test_edits_of_many_clients_are_each_applied_once(client: httpx.AsyncClient, writer: LiveWriter) -> None:
@@ -531,5 +620,6 @@ async def test_the_next_message_works_after_the_last_run_was_left(
     agents = (await client.get("/api/agents")).json()["agents"]
     assert [(each["name"], each["description"], each["runs_alone"], each["capabilities"]) for each in agents] == [
         ("alone", "waits", True, {"transport": {"streaming": True}}),
+        ("change", "", False, {}),
         ("default", "", False, {}),
     ]
