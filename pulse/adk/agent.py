@@ -42,7 +42,7 @@ from pulse.adk.sessions import PostgresSessionService
 from pulse.adk.steps import Steps
 from pulse.agui.wire import PARTIAL_KEY
 from pulse.live_text import Kind, LiveText
-from pulse.runs.agents import AgentError, RunContext, SettleCalls
+from pulse.runs.agents import AgentError, RunContext, RunInput, SettleCalls
 from pulse.session_key import SessionKey
 from pulse.tracing.manager import current_tracing
 
@@ -111,7 +111,7 @@ class AdkAgent:
         Raises:
             AgentError: there is nothing to answer, `resume` answers a call that does not wait, or the model failed.
         """
-        messages, answers = _inputs_of(run.input.messages)
+        messages, answers = _inputs_of(run.input)
         if run.settle_calls is not None and (waiting := await self._settle(run, run.settle_calls)):
             run.interrupt(*waiting)
             return
@@ -353,17 +353,22 @@ def _names(tools: Sequence[Mapping[str, Any]]) -> set[str]:
     return {tool["name"] for tool in tools}
 
 
-def _inputs_of(messages: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _inputs_of(given: RunInput) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the contents of the user's new messages and of new tool results, by the messages' ids.
 
-    Only messages after the last one of the assistant are new. With a message of the user, tool results need not be
-    passed to the agent: they are in the session already.
+    New are the messages after the last one of the assistant, and those before an answer that the client made up. With a
+    message of the user, tool results need not be passed to the agent: they are in the session already.
     """
     new: list[Mapping[str, Any]] = []
-    for message in messages:
-        new = [] if message["role"] == "assistant" else [*new, message]
+    for message in given.messages:
+        if message["role"] != "assistant":
+            new.append(message)
+        elif message["id"] in given.new_ids:
+            new = []  # A new session takes the whole conversation, with its answers.
+        else:
+            new = [each for each in new if each["id"] in given.new_ids]
     from_user = {each["id"]: _user_content(each["content"]) for each in new if each["role"] == "user"}
-    names = {call["id"]: call["function"]["name"] for each in messages for call in each.get("toolCalls") or ()}
+    names = {call["id"]: call["function"]["name"] for each in given.messages for call in each.get("toolCalls") or ()}
     answers = {
         each["id"]: {
             "tool_call_id": each["toolCallId"],

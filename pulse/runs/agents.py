@@ -84,6 +84,7 @@ class RunInput:
             one.
         state: the session's merged state when the run began, with the client's changes.
         resume: answers to the interrupts of the previous run.
+        new_ids: the ids of the messages that were not stored before.
     """
 
     messages: Sequence[Mapping[str, Any]] = ()
@@ -92,6 +93,7 @@ class RunInput:
     context: Sequence[Mapping[str, Any]] = ()
     forwarded_props: Any = None
     resume: Sequence[Mapping[str, Any]] = ()
+    new_ids: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,7 @@ class RunIntake:
         """Store what is new of an input and start its run, or return the run that was started with it before.
 
         The session is created if need be, with the input's state and messages. New are the user's messages and the
-        results of the client's tools after the last message of the assistant, and the state's changed keys: see
+        results of the client's tools after the last stored message, and the state's changed keys: see
         `pulse.runs.client_view`. With `alone` the run is refused while another run of the session is active; it waits
         some seconds for the end of one whose cancellation was requested.
 
@@ -147,7 +147,7 @@ class RunIntake:
                     f"message {requested.messages[-1].id[:80]!r} was answered: to ask again, send a new message"
                 )
         edits = await self._views.state_edits(session, requested.state, position)
-        given = _run_input(requested, session, edits.delta)
+        given = _run_input(requested, session, edits.delta, new_ids=frozenset(each.id for each in events))
         first = events.pop() if events and events[-1].author == "user" else None
         version = session.version if edits.delta else None
         if edits.delta or edits.conflicts:
@@ -201,19 +201,33 @@ class RunIntake:
 
 
 def _new_events(session: Session, messages: Sequence[agui.Message], known: Container[str]) -> list[Event]:
-    """Return the events of the messages that are not stored yet."""
-    start = max(
-        (number for number, each in enumerate(messages, 1) if isinstance(each, agui.AssistantMessage)), default=0
-    )
+    """Return the events of the messages that are not stored yet.
+
+    In a session that has messages, these are the user's messages and the results of the client's tools after the
+    client's last stored message; if none of its messages is stored, after its last message of the assistant.
+    """
     if not session.version:
         # A new session: the client brings the conversation with it, as for a branch of another one.
-        start = 0
-    events = [event for each in messages[start:] for event in _events_of(each)]
+        new = messages
+    else:
+        last = _last(isinstance(each, agui.AssistantMessage) for each in messages)
+        # Answers that the client made up, such as 'Something went wrong', follow the last stored message: they are no
+        # reason to leave out what the user said before them. Nor are results of their calls stored.
+        start = _last(each.id in known for each in messages) or last
+        made_up = {call.id for each in messages[start:last] for call in getattr(each, "tool_calls", None) or ()}
+        before = [each for each in messages[start:last] if getattr(each, "tool_call_id", None) not in made_up]
+        new = [each for each in (*before, *messages[max(start, last) :]) if not isinstance(each, agui.AssistantMessage)]
+    events = [event for each in new for event in _events_of(each)]
     if len(events) > BATCH_SIZE_MAX:
         raise InvalidInputError(
             f"a run must start with at most {BATCH_SIZE_MAX} new messages, not {len(events)}: append them first"
         )
     return [each for each in events if each.id not in known]
+
+
+def _last(are_such: Iterable[bool]) -> int:
+    """Return the number of the last one that is such, counted from 1; 0 if none is."""
+    return max((number for number, is_such in enumerate(are_such, 1) if is_such), default=0)
 
 
 def _ids_of(requested: agui.RunAgentInput) -> frozenset[str]:
@@ -273,7 +287,13 @@ def _plain(content: Any) -> Any:
     return [part.model_dump(by_alias=True, mode="json") for part in content]
 
 
-def _run_input(requested: agui.RunAgentInput, session: Session, delta: Mapping[str, Any] | None = None) -> RunInput:
+def _run_input(
+    requested: agui.RunAgentInput,
+    session: Session,
+    delta: Mapping[str, Any] | None = None,
+    *,
+    new_ids: frozenset[str] = frozenset(),
+) -> RunInput:
     try:
         # Not as text, since a lone surrogate has no UTF-8.
         plain = requested.model_dump(by_alias=True, mode="json")
@@ -288,4 +308,5 @@ def _run_input(requested: agui.RunAgentInput, session: Session, delta: Mapping[s
         context=plain.get("context", ()),
         forwarded_props=plain.get("forwardedProps"),
         resume=plain.get("resume", ()),
+        new_ids=new_ids,
     )

@@ -224,6 +224,26 @@ async def test_the_next_run_brings_the_result_of_a_client_tool(
     assert (given.id, given.name, given.response) == (pending, "confirm", {"result": "sure"})
 
 
+async def test_the_agent_gets_what_stands_before_an_answer_that_the_client_made_up(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """A message of the user, once, and the result of a client's tool."""
+    page = await run_agent(client, asked("t", "r1", "hello"))
+    made_up = {"id": "local", "role": "assistant", "content": "Something went wrong"}
+    lost = [*page.reducer.messages, {"id": "lost", "role": "user", "content": "lost"}, made_up]
+    second = [*lost, {"id": "second", "role": "user", "content": "second"}]
+    await run_agent(client, asked("t", "r2", messages=second))
+    told = [part.text for content in MODEL.requests[-1].contents for part in content.parts or ()]
+    assert [each for each in told if each in ("lost", "second", "Something went wrong")] == ["lost", "second"]
+
+    calling = await run_agent(client, asked("other", "r3", "ask", tools=[CONFIRM]))
+    (pending,) = calling.reducer.ends[0]["outcome"]["pendingToolCallIds"]
+    answer = {"id": "a1", "role": "tool", "toolCallId": pending, "content": "sure"}
+    messages = [*calling.reducer.messages, answer, made_up]
+    answered = await run_agent(client, asked("other", "r4", messages=messages, tools=[CONFIRM]))
+    assert answered.reducer.messages[-1]["content"] == "It is {'result': 'sure'}"
+
+
 async def test_images_reach_the_model_and_a_model_error_reaches_the_client(
     client: httpx.AsyncClient, writer: LiveWriter
 ) -> None:

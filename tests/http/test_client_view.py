@@ -324,6 +324,37 @@ async def test_an_edited_message_is_recognised(client: httpx.AsyncClient, writer
     assert [each["role"] for each in messages] == ["assistant", "user", "assistant"]
 
 
+async def test_a_message_before_a_made_up_answer_is_stored(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """A client shows 'Something went wrong' for a message that did not arrive. The message is new; the answer and the
+    results of its calls are not the session's. A client of whose messages none is stored begins after its
+    last answer."""
+    browser = Browser(client)
+    await browser.say("r1", "first")
+    answer = browser.messages[-1]["content"]
+    call = {"id": "c1", "type": "function", "function": {"name": "ask", "arguments": "{}"}}
+    made_up = [
+        {"id": "u-lost", "role": "user", "content": "lost"},
+        {"id": "a-local", "role": "assistant", "content": "Sorry, something went wrong", "toolCalls": [call]},
+        {"id": "t-lost", "role": "tool", "toolCallId": "c1", "content": "yes"},
+        {"id": "a-local-2", "role": "assistant", "content": "Sorry"},
+    ]
+    browser.messages = [*browser.messages, *made_up]
+    whole = [*browser.messages, {"id": "u-r2", "role": "user", "content": "second"}]
+    assert (await browser.say("r2", "second"))["history"] == ["first", answer, "lost", "second"]
+    events = await writer.live.sessions.list_events("shop", "mei", "t")
+    ids = [each.id for each in events if each.event_type in ("user_message", "observe", "assistant_message")]
+    assert ids == ["u-r1", "a-r1", "u-lost", "u-r2", "a-r2"]
+    # What is stored is not stored again.
+    assert browser.messages[: len(whole)] == whole
+    assert (await browser.say("r3", "third"))["history"][-1] == "third"
+    assert len(await writer.live.sessions.list_events("shop", "mei", "t")) == len(events) + 3
+
+    renamed = Browser(client)
+    renamed.messages = [{**each, "id": f"other-{each['id']}"} for each in browser.messages]
+    told = await renamed.say("r4", "fourth")
+    assert [each for each in told["history"] if each[0] != "{"] == ["first", "lost", "second", "third", "fourth"]
+
+
 def part(kind: str, source: str, value: str, mime: str | None = None, **fields: Any) -> dict[str, Any]:
     given = {"type": source, "value": value} | ({} if mime is None else {"mimeType": mime})
     return {"type": kind, "source": given, **fields}
