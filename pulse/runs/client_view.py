@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +25,7 @@ from pulse.errors import HistoryChangedError, InvalidInputError
 from pulse.events import Session
 from pulse.postgres.json_values import DELETED, clean_text
 from pulse.postgres.statements import Statements
-from pulse.runs.sent_messages import compared, difference
+from pulse.runs.sent_messages import SentMessage, compared, difference
 from pulse.scopes import split_delta
 from pulse.state.history import StateHistory
 
@@ -39,6 +39,8 @@ COMPARED_MAX = 1000
 #: In how many bytes of the client's and tools' stored messages, the newest, images and files are compared. It is more
 #: than a client can send in a body, by default; PostgreSQL reads and hashes 8 MB in 0.2 seconds.
 MEDIA_BYTES_MAX = 32 << 20
+#: How many stored messages are read at a time.
+_PAGE_SIZE = 100
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
 
 
@@ -158,17 +160,8 @@ class ClientViews:
         # Megabytes of images are hashed in a thread: other requests are served meanwhile.
         has_parts = any(isinstance(getattr(each, "content", None), list) for each in newest)
         sent = await asyncio.to_thread(compared, newest) if has_parts else compared(newest)
-        rows = await _STATEMENTS.fetch(
-            self._pool,
-            "differing_messages",
-            session.thread_id,
-            list(sent),
-            [each.digest for each in sent.values()],
-            [each.media_lines for each in sent.values()],
-            MEDIA_BYTES_MAX,
-        )
-        for row in rows:
-            what = difference(sent[row["id"]], dict(row))
+        async for row in self._differing(session, sent):
+            what = difference(sent[row["id"]], row)
             if what is not None:
                 raise HistoryChangedError(
                     f"message {row['id'][:80]!r} has {what} in this session: send the change as a new message"
@@ -177,6 +170,27 @@ class ClientViews:
             raise HistoryChangedError(
                 f"the session has {position.later_turns} later messages of the user, which the input leaves out"
             )
+
+    async def _differing(self, session: Session, sent: Mapping[str, SentMessage]) -> AsyncIterator[dict[str, Any]]:
+        """Yield what is stored of the messages that differ, also of those that differ in a masked secret alone."""
+        after = 0
+        while True:
+            rows = await _STATEMENTS.fetch(
+                self._pool,
+                "differing_messages",
+                session.thread_id,
+                list(sent),
+                [each.digest for each in sent.values()],
+                [each.media_lines for each in sent.values()],
+                MEDIA_BYTES_MAX,
+                after,
+                _PAGE_SIZE,
+            )
+            for row in rows:
+                yield dict(row)
+            if len(rows) < _PAGE_SIZE:
+                return
+            after = rows[-1]["sequence_num"]
 
 
 def own_keys(state: Any) -> dict[str, Any]:

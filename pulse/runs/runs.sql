@@ -117,9 +117,10 @@ WHERE t.id = $1 AND is_open(t)
 
 -- name: differing_messages
 -- thread, ids of a client's messages, MD5 of their texts and identities of their images and files (null: not compared),
--- bytes of the newest messages whose files are compared; what is stored of those that differ
-SELECT c.id, c.event_type::text, coalesce(m.content, '') AS content, coalesce(m.role::text, 'user') AS role,
-       p.outline::text AS outline
+-- bytes of the newest messages whose files are compared, after this one of the session's events, at most this many;
+-- what is stored of those that differ
+SELECT c.id, c.sequence_num, c.event_type::text, coalesce(m.content, '') AS content,
+       coalesce(m.role::text, 'user') AS role, p.outline::text AS outline
 FROM (SELECT g.id, g.digest, g.media, e.sequence_num, e.event_type, e.content,
              sum(octet_length(e.content::text)) FILTER (WHERE g.media IS NOT NULL)
                  OVER (ORDER BY e.sequence_num DESC) AS bytes
@@ -135,8 +136,9 @@ CROSS JOIN LATERAL (
                 WHEN strpos(c.content::text, '"parts"') > 0 THEN media_outline(c.content, 'parts')
                 ELSE '{"media": "", "parts": []}' END AS outline
     OFFSET 0) AS p
-WHERE md5(coalesce(m.content, '')) <> c.digest OR p.outline ->> 'media' <> c.media
-LIMIT 100
+WHERE c.sequence_num > $6 AND (md5(coalesce(m.content, '')) <> c.digest OR p.outline ->> 'media' <> c.media)
+ORDER BY c.sequence_num
+LIMIT $7
 
 -- name: history
 -- thread, types, at most this many, the newest first

@@ -607,6 +607,24 @@ async def test_a_secret_that_was_masked_is_no_edit(client: httpx.AsyncClient, wr
     await browser.say("r3")
 
 
+async def test_an_edit_among_many_masked_messages_is_recognised(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """However many messages differ from the stored ones in their secrets alone."""
+    await writer.pool.execute("""SELECT set_app_policy('shop', '{"redaction": "mask"}')""")
+    texts = {f"m{n}": f"key {n}: AKIAABCDEFGHIJKLMNOP" for n in range(250)}
+    await writer.live.sessions.create_session("shop", "mei", session_id="t")
+    events = [Event(author="user", id=name, content={"content": text}) for name, text in texts.items()]
+    await writer.live.sessions.append("shop", "mei", "t", events)
+    browser = Browser(client)
+    browser.messages = [{"id": name, "role": "user", "content": text} for name, text in texts.items()]
+    await browser.say("r1")
+    whole = browser.messages
+    for edited in (0, 99, 100, 249):
+        browser.messages = [{**each, "content": "?"} if n == edited else each for n, each in enumerate(whole)]
+        assert await browser.refused("r2") == "/problems/history-changed"
+    browser.messages = whole
+    await browser.say("r2")
+
+
 async def leave(client: httpx.AsyncClient, run: str, path: str) -> None:
     """Post a run, and disconnect when the agent has begun."""
     async with client.stream("POST", f"/agui/{path}", json=asked("t", run)) as response:
