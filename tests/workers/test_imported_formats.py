@@ -229,6 +229,15 @@ def test_the_order_of_day_and_month_is_found_in_the_whole_file_or_asked_for(tmp_
     assert first("5/8/24", day_first=False) == MAY_8 - 40
 
 
+def test_a_memory_with_a_role_is_a_memory_not_a_message(tmp_path: Path) -> None:
+    memory = {"id": "1", "memory": "Lives in Oslo", "user_id": "ann", "role": "user", "actor_id": "Ann"}
+    for name, content in (("m.jsonl", [memory]), ("m.json", [memory])):
+        reading = reader.read(write(tmp_path, content, name))
+        (given,) = [item for item in reading.items if isinstance(item, Given)]
+        assert (reading.file_format, given.memory.content) == ("mem0 memories", "Lives in Oslo")
+        assert given.memory.metadata["role"] == "user"
+
+
 def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:
     node = {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
     hidden = {"parent": "n1", "message": {"metadata": {"is_visually_hidden_from_conversation": True}}}

@@ -21,7 +21,7 @@ def parser_of(value: Any) -> Parse | None:
     """Return the parser of a list of memories, or of one."""
     if not isinstance(value, Mapping):
         return None
-    if "memory" in value and "id" in value and "role" not in value:
+    if "memory" in value and "id" in value and "content" not in value:
         return _one
     results = value.get("results")
     if results is None or isinstance(results, str | Mapping):
