@@ -238,6 +238,13 @@ def test_a_memory_with_a_role_is_a_memory_not_a_message(tmp_path: Path) -> None:
         assert given.memory.metadata["role"] == "user"
 
 
+def test_an_edge_keeps_its_episodes_and_attributes(tmp_path: Path) -> None:
+    kept = {"episode_uuids": ["p1"], "attributes": {"since": "May"}}
+    edges = {"edges": [{"uuid": "e1", "fact": "Ann lives in Oslo", "created_at": AT, **kept}]}
+    (given,) = [item for item in reader.read(write(tmp_path, edges, "g.json")).items if isinstance(item, Given)]
+    assert {key: given.memory.metadata.get(key) for key in kept} == kept
+
+
 def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:
     node = {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
     hidden = {"parent": "n1", "message": {"metadata": {"is_visually_hidden_from_conversation": True}}}

@@ -19,7 +19,17 @@ from workers.intake.documents import Parse, Record
 from workers.intake.records import BadRecordError, Given, Item, LeftOut, Naming, Rejected, given, listed
 
 _SAID = frozenset({"role_type", "reference_time", "processed"})
-_EDGE = ("name", "source_node_name", "target_node_name", "valid_at", "invalid_at", "expired_at", "episodes")
+_EDGE = (
+    "name",
+    "source_node_name",
+    "target_node_name",
+    "valid_at",
+    "invalid_at",
+    "expired_at",
+    "episodes",
+    "episode_uuids",
+    "attributes",
+)
 _ROLES = {"function": "tool", "norole": "user"}
 
 
