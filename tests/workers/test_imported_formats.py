@@ -245,6 +245,17 @@ def test_an_edge_keeps_its_episodes_and_attributes(tmp_path: Path) -> None:
     assert {key: given.memory.metadata.get(key) for key in kept} == kept
 
 
+def test_a_call_of_a_tool_was_not_shown(tmp_path: Path) -> None:
+    mapping = {}
+    for number, recipient in enumerate(("all", "python", None)):
+        message = {"author": {"role": "assistant"}, "recipient": recipient, "content": {"parts": [f"part {number}"]}}
+        mapping[f"n{number}"] = {"parent": f"n{number - 1}" if number else None, "message": message}
+    chat = {"conversation_id": "c", "current_node": "n2", "mapping": mapping}
+    items = list(reader.read(write(tmp_path, [chat], "conversations.json")).items)
+    assert [item.event.text for item in items if isinstance(item, Turn)] == ["part 0", "part 2"]
+    assert left_out(items) == {"messages that were not shown": 1}
+
+
 def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:
     node = {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
     hidden = {"parent": "n1", "message": {"metadata": {"is_visually_hidden_from_conversation": True}}}

@@ -76,6 +76,8 @@ def _message(node: Mapping[str, Any]) -> dict[str, Any] | None:
     metadata = message.get("metadata")
     if isinstance(metadata, Mapping) and metadata.get("is_visually_hidden_from_conversation"):
         return None
+    if message.get("recipient") not in (None, "all"):
+        return None  # a call of a tool
     parts = _parts(content)
     if not parts:
         return None
