@@ -256,6 +256,17 @@ def test_a_call_of_a_tool_was_not_shown(tmp_path: Path) -> None:
     assert left_out(items) == {"messages that were not shown": 1}
 
 
+def test_lines_of_whatsapp_are_known_in_german_spanish_and_russian(tmp_path: Path) -> None:
+    said = (
+        "Diese Nachricht wurde gelöscht.", "IMG-1.jpg (Datei angehängt)", "Hallo <Diese Nachricht wurde bearbeitet.>",
+        "Se eliminó este mensaje.", "IMG-2.jpg (archivo adjunto)", "‹Без медиафайлов>", "Данное сообщение удалено",
+    )  # fmt: skip
+    text = "".join(f"08.05.24, 12:56 - Ann: {line}\n" for line in said)
+    items = list(reader.read(write(tmp_path, text, "w.txt")).items)
+    assert [item.event.text for item in items if isinstance(item, Turn)] == ["Hallo"]
+    assert sorted(left_out(items).values()) == [3, 3]
+
+
 def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:
     node = {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
     hidden = {"parent": "n1", "message": {"metadata": {"is_visually_hidden_from_conversation": True}}}

@@ -36,15 +36,23 @@ _NAME = re.compile(r"(?P<name>[^:\"“”«»\n]{1,80}?):(?:[ \u00a0\u202f]|$)")
 _OMITTED = re.compile(
     r"<[^<>]*\b(?:omitted|ausgeschlossen|omis|omessi|omitido|omitidos|oculta|oculto|weggelaten)>|<[^<>]*省略[^<>]*>"
     r"|(?:image|video|video note|audio|voice message|sticker|GIF|contact card|media) omitted|.{0,160}document omitted"
-    r"|.{1,120} \(file attached\)|<attached: .{1,160}>",
+    r"|[<‹]Без медиафайлов[>›]|.{1,120} \((?:file attached|Datei angehängt|archivo adjunto|файл добавлен)\)"
+    r"|<attached: .{1,160}>",
     re.IGNORECASE,
 )
 #: What stands under a person's name without a mark, in older exports.
 _UNMARKED = re.compile(
-    r"Messages .*end-to-end encrypted.*|This message was deleted\.?|You deleted this message\.?|null", re.IGNORECASE
+    r"Messages .*end-to-end encrypted.*|This message was deleted\.?|You deleted this message\.?|null"
+    r"|Diese Nachricht wurde gelöscht\.?|Du hast diese Nachricht gelöscht\.?|Se eliminó este mensaje\.?"
+    r"|Eliminaste este mensaje\.?|Данное сообщение удалено\.?",
+    re.IGNORECASE,
 )
-_EDITED = re.compile(r"\s*\u200e?<This message was edited>$")
-_FILE = re.compile(r"(?:<attached: (.{1,160})>|(.{1,120}) \(file attached\))")
+_EDITED = re.compile(
+    r"\s*\u200e?<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje)\.?>$"
+)
+_FILE = re.compile(
+    r"(?:<attached: (.{1,160})>|(.{1,120}) \((?:file attached|Datei angehängt|archivo adjunto|файл добавлен)\))"
+)
 #: What iOS marks although a person sent it.
 _SENT = ("POLL:", "Location:", "<attached:")
 _PM = ("下午", "晚上", "中午")
