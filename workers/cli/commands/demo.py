@@ -202,7 +202,8 @@ def _show(bars: Progress, task: TaskID, counts: JobCounts) -> None:
 
 def _raise_failures(worked: Worked) -> None:
     if worked.jobs_failed:
+        reason = (worked.error or "").rstrip(".")
         raise DemoFailedError(
-            f"{worked.jobs_failed} jobs failed: {worked.error}. See `hippocampus jobs --failed`; fix the cause, then"
+            f"{worked.jobs_failed} jobs failed: {reason}. See `hippocampus jobs --failed`; fix the cause, then"
             " run `hippocampus jobs retry ID`."
         )
