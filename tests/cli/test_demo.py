@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,13 +21,16 @@ import pytest
 from rich.console import Console
 
 from hippocampus.text.languages import language_of
+from pulse.background import in_background
 from tests.support import cli_process, small_lock
 from tests.support import worker_harness as harness
-from tests.support.waiting import until_sync
+from tests.support.waiting import until, until_sync
 from workers.cli import fact_changes, progress
 from workers.cli.commands import demo
 from workers.cli.rows import FactReplacement
 from workers.intake import conversations, samples
+from workers.models import reach
+from workers.settings import load
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="searches /proc for processes")
 
@@ -289,6 +293,24 @@ async def test_a_demo_that_waits_for_a_model_says_why(pool: asyncpg.Pool, monkey
     with progress.make(screen) as bars, pytest.raises(demo.DemoFailedError, match=away):
         await demo._wait(pool, since, bars, bars.add_task("jobs"))
     assert screen.file.getvalue() == f"A job will be retried. {away}\n"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("is_silent", [True, False], ids=["never answers", "refuses"])
+async def test_a_demo_repeats_that_a_model_is_not_reached(monkeypatch: pytest.MonkeyPatch, is_silent: bool) -> None:
+    """With what to do, before any job has failed."""
+    monkeypatch.setattr(reach, "CHECK_SECONDS_MAX", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        if not is_silent:
+            server.close()
+        monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", "openai:gpt-5.4-mini")
+        monkeypatch.setenv("HIPPOCAMPUS_GENERATOR_BASE_URL", url)
+        written = io.StringIO()
+        async with in_background(demo._report_unreachable(load(), Console(file=written), repeat_seconds=0.01)):
+            await until(lambda: written.getvalue().count("\n") >= 2)
+    advice = f"check that the server is running and reachable at {url} (HIPPOCAMPUS_GENERATOR_BASE_URL)"
+    lines = written.getvalue().splitlines()
+    assert all(line.startswith("The generator openai:gpt-5.4-mini: ") and advice in line for line in lines)
 
 
 def test_an_unreachable_server_is_named(home: Path) -> None:

@@ -6,7 +6,7 @@ Jobs and searches report failed calls themselves; a person who has just started 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -54,12 +54,28 @@ def advice(chosen: ChosenModel, fault: ProviderError) -> str:
     return f"check that the server is running and reachable at {at} ({variable}_BASE_URL); jobs wait until it answers"
 
 
+def log_reach(chosen: ChosenModel, fault: ProviderError | None) -> None:
+    """Log that a model does not answer, or that it answers again."""
+    if fault is None:
+        _log.info("model_reached", kind=chosen.kind, model=chosen.name)
+        return
+    _log.error(
+        "model_not_reached",
+        kind=chosen.kind,
+        model=chosen.name,
+        code=fault.code,
+        reason=str(fault),
+        remedy=advice(chosen, fault),
+    )
+
+
 async def report_unreachable(
     models: Iterable[tuple[ChosenModel, Generator | Embedder | ModelReranker]],
     *,
     repeat_seconds: float = REPEAT_SECONDS,
+    report: Callable[[ChosenModel, ProviderError | None], None] = log_reach,
 ) -> None:
-    """Log each model that does not answer, at once and then again each minute, until it has answered once."""
+    """Report each model that does not answer, at once and then again each minute, until it has answered once."""
     waiting = {chosen: model for chosen, model in models if isinstance(model, Checkable)}
     reported = set[str]()
     while waiting:
@@ -68,16 +84,9 @@ async def report_unreachable(
             if fault is None:
                 del waiting[chosen]
                 if chosen.kind in reported:
-                    _log.info("model_reached", kind=chosen.kind, model=chosen.name)
+                    report(chosen, None)
                 continue
             reported.add(chosen.kind)
-            _log.error(
-                "model_not_reached",
-                kind=chosen.kind,
-                model=chosen.name,
-                code=fault.code,
-                reason=str(fault),
-                remedy=advice(chosen, fault),
-            )
+            report(chosen, fault)
         if waiting:
             await asyncio.sleep(repeat_seconds)

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from hippocampus.errors import HippocampusError
 from hippocampus.transfer.given_memories import GivenMemories
+from pulse.background import in_background
 from pulse.session_service import OpenSessionService
 from workers import settings
 from workers.cli import databases, demo_report, interrupts, output, progress, rows, running
@@ -24,6 +25,8 @@ from workers.cli.rows import JobCounts, Owner
 from workers.intake import conversations, samples
 from workers.intake.conversations import ConversationFile
 from workers.intake.ingest import Ingested, ingest
+from workers.models.factory import make_embedder, make_generator
+from workers.models.reach import REPEAT_SECONDS, advice, report_unreachable
 from workers.process.roles import RoleFailedError
 
 if TYPE_CHECKING:
@@ -31,9 +34,10 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
+    from hippocampus.errors import ProviderError
     from pulse.database import Pool
     from workers.process.forking import ForkServer
-    from workers.settings import Settings
+    from workers.settings import ChosenModel, Settings
 
 APP = "demo"
 POLL_SECONDS = 0.1
@@ -98,13 +102,30 @@ async def _demo(
         ):
             asked.on_second = all_roles.supervisor.kill
             page.field("roles", f"{', '.join(all_roles.supervisor.pids)}: all run")
-            worked = await _work(page.screen, pool, read)
+            async with in_background(_report_unreachable(config, page.screen)):
+                worked = await _work(page.screen, pool, read)
             demo_report.write_worked(page, worked)
             owner = Owner(APP, read.sessions[0].user_id)
             steps = await demo_report.write(page, config, pool, read, owner, is_sample=is_sample)
             demo_report.write_places(page, all_roles)
             _raise_failures(worked)
             return steps
+
+
+async def _report_unreachable(config: Settings, screen: Console, *, repeat_seconds: float = REPEAT_SECONDS) -> None:
+    """Show which models do not answer and what to do, at once and again each minute, until they do."""
+
+    def show(chosen: ChosenModel, fault: ProviderError | None) -> None:
+        state = "It answers now." if fault is None else f"{str(fault).rstrip('.')}: {advice(chosen, fault)}."
+        screen.print(Text(f"The {chosen.kind} {chosen.name}: {state}", style="yellow"), soft_wrap=True)
+
+    generator, embedder = make_generator(config), make_embedder(config)
+    models = ((config.chosen("generator"), generator), (config.chosen("embedder"), embedder))
+    try:
+        await report_unreachable(models, repeat_seconds=repeat_seconds, report=show)
+    finally:
+        await generator.close()
+        await embedder.close()
 
 
 async def _work(screen: Console, pool: Pool, read: ConversationFile) -> Worked:
