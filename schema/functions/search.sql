@@ -291,23 +291,9 @@ BEGIN
 END
 $$;
 
--- Whether a memory of the scope may have no vector of the model.
-CREATE OR REPLACE FUNCTION lacks_vectors(p_app_name text, p_user_id text, p_embedding_model text) RETURNS boolean
-LANGUAGE sql STABLE SET search_path FROM CURRENT
-SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off
-AS $$
-    SELECT EXISTS (SELECT FROM vector_fill AS f WHERE f.table_name = 'memories')
-        OR EXISTS (SELECT FROM memory_vectors AS v
-                   WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model < p_embedding_model)
-        OR EXISTS (SELECT FROM memory_vectors AS v
-                   WHERE v.app_name = p_app_name AND v.user_id = p_user_id AND v.model > p_embedding_model)
-        OR EXISTS (SELECT FROM memories AS m
-                   WHERE m.app_name = p_app_name AND m.user_id = p_user_id AND m.embedding IS NULL)
-$$;
-
 -- The memories of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest
 -- vectors, the newest. `seen` is, for each of the single-term queries, in how many rows of the scope the term occurs:
--- counted up to 4,000, beyond that estimated from a sample of the newest 1,000. Without queries nothing is counted.
+-- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
 CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
@@ -321,35 +307,34 @@ DECLARE
     v_sampled  integer;
     v_in       double precision[];
 BEGIN
-    IF cardinality(p_queries) > 0 THEN
-        SELECT count(*) INTO total FROM memories AS m
+    SELECT count(*) INTO total FROM memories AS m
+    WHERE m.app_name = p_app_name AND m.user_id = p_user_id
+      AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+      AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+      AND (p_metadata IS NULL OR m.metadata @> p_metadata);
+    WITH sample AS MATERIALIZED (
+        SELECT m.search FROM memories AS m
         WHERE m.app_name = p_app_name AND m.user_id = p_user_id
           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-          AND (p_metadata IS NULL OR m.metadata @> p_metadata);
-        WITH sample AS MATERIALIZED (
-            SELECT m.search FROM memories AS m
-            WHERE m.app_name = p_app_name AND m.user_id = p_user_id
-              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
-              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-            ORDER BY m.created_at DESC LIMIT 1000
-        )
-        SELECT (SELECT count(*) FROM sample), (SELECT avg(length(s.search)) FROM sample AS s),
-               (SELECT array_agg((SELECT count(*) FROM sample AS s WHERE s.search @@ q.query) ORDER BY q.place)
-                FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
-        INTO v_sampled, mean_length, v_in;
+          AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+        ORDER BY m.created_at DESC LIMIT 1000
+    )
+    SELECT (SELECT count(*) FROM sample), (SELECT avg(length(s.search)) FROM sample AS s),
+           (SELECT array_agg((SELECT count(*) FROM sample AS s WHERE s.search @@ q.query) ORDER BY q.place)
+            FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
+    INTO v_sampled, mean_length, v_in;
 
-        FOR i IN 1 .. cardinality(p_queries) LOOP
-            seen[i] := v_in[i] * total / greatest(v_sampled, 1);
-            IF seen[i] < 2 * c_rows THEN
-                seen[i] := (SELECT greatest(count(*), 1) FROM (
-                    SELECT FROM memories AS m
-                    WHERE m.search @@ p_queries[i] AND m.app_name = p_app_name AND m.user_id = p_user_id
-                    LIMIT 2 * c_rows) AS counted);
-            END IF;
-        END LOOP;
-    END IF;
+    seen := '{}';
+    FOR i IN 1 .. coalesce(cardinality(p_queries), 0) LOOP
+        seen[i] := v_in[i] * total / greatest(v_sampled, 1);
+        IF seen[i] < 2 * c_rows THEN
+            seen[i] := (SELECT greatest(count(*), 1) FROM (
+                SELECT FROM memories AS m
+                WHERE m.search @@ p_queries[i] AND m.app_name = p_app_name AND m.user_id = p_user_id
+                LIMIT 2 * c_rows) AS counted);
+        END IF;
+    END LOOP;
     v_rare := rarest_queries(p_queries, seen, c_rows);
 
     SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
@@ -1107,10 +1092,8 @@ BEGIN
     IF v_giant THEN
         SELECT c.ids, c.seen, c.total, c.mean_length INTO near.ids, near.seen, near.total, near.mean_length
         FROM memory_candidates(
-            p_app_name, p_user_id,
-            CASE WHEN NOT v_alone OR lacks_vectors(p_app_name, p_user_id, p_embedding_model)
-                 THEN form_queries(v_forms, v_places) END,
-            p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata, p_limit) AS c;
+            p_app_name, p_user_id, form_queries(v_forms, v_places), p_embedding, p_embedding_model, p_memory_types, p_since, p_until, p_metadata,
+            p_limit) AS c;
     END IF;
     SELECT NULL::uuid[] AS ids, NULL::bigint[] AS places, NULL::double precision[] AS seen,
            NULL::double precision AS total, NULL::double precision AS mean_length INTO turns;

@@ -209,38 +209,3 @@ async def test_selecting_is_left_out_where_it_would_cost_more(
     else:
         with pytest.raises(asyncpg.UndefinedFunctionError):
             await conn.fetch(QUERY, *asked)
-
-
-async def test_of_many_memories_only_the_nearest_are_scored(pool: asyncpg.Pool, conn: asyncpg.Connection) -> None:
-    """Of more than 5,000, unless one has no vector of the model: it may be found by its words."""
-    vectors = np.random.default_rng(3).standard_normal((5_100, 8)).astype(np.float32)
-    await conn.execute(
-        """INSERT INTO memories (app_name, user_id, memory_type, content, embedding, embedding_model)
-           SELECT $1, $2, 'semantic', 'tea ' || u.n, u.v::vector, 'any'
-           FROM unnest($3::text[]) WITH ORDINALITY AS u (v, n)""",
-        APP,
-        MEI,
-        [str(vector.tolist()) for vector in vectors],
-    )
-    similar = vectors.sum(axis=1) / (np.linalg.norm(vectors, axis=1) * 8**0.5)
-    expected = [f"tea {place + 1}" for place in np.argsort(-similar)[:10]]
-    asked: list[Any] = [APP, MEI, "cocoa", [1.0] * 8, 10, *[None] * 5, 0.0, astuple(ALONE), *[None] * 4, False, False]
-
-    found = await conn.fetch(QUERY, APP, MEI, "tea", *asked[3:])
-    assert [row["content"] for row in found] == expected
-    assert found[0]["similarity"] == pytest.approx(similar.max(), abs=1e-3)
-    assert found[0]["total"] <= 300
-
-    for model, embedding in ((None, None), ("other", [1.0] * 8)):
-        await add_memory(conn, MEI, "cocoa", embedded=False)
-        # Not among the newest, either.
-        await conn.execute(
-            "UPDATE memories SET embedding = $1, embedding_model = $2, created_at = $3 WHERE content = 'cocoa'",
-            embedding,
-            model,
-            days_ago(400),
-        )
-        found = await conn.fetch(QUERY, *asked)
-        assert (found[0]["content"], found[0]["relevance"]) == ("cocoa", 1)
-        assert [row["content"] for row in found[1:]] == expected[:9]
-        await conn.execute("DELETE FROM memories WHERE content = 'cocoa'")
