@@ -22,12 +22,12 @@ _BASE64_FORMS: Final = (("-", "+"), ("_", "/"), *((blank, "") for blank in " \t\
 
 def parts_of(content: Any) -> list[dict[str, Any]]:
     """Return the parts of a message's content, if one of them is not text; none otherwise."""
-    return [_bounded(part, _value_of(part)) for part in _whole_parts_of(content)]
+    return [_bounded(part, len(_value_of(part))) for part in _whole_parts_of(content)]
 
 
 def parts_of_outline(parts: Any) -> list[dict[str, Any]]:
     """As `parts_of`, of the parts of an outline: the values of sources are identities, and so are they returned."""
-    return [_bounded(part, _value_of(part), is_outline=True) for part in _whole_parts_of({"parts": parts})]
+    return [_bounded(part, _length_of(_value_of(part))) for part in _whole_parts_of({"parts": parts})]
 
 
 def media_identities(parts: list[dict[str, Any]]) -> list[str]:
@@ -108,14 +108,19 @@ def _type_of(mime: Any) -> str:
     return kind if kind in ("image", "audio", "video") else "document"
 
 
-def _value_of(part: Mapping[str, Any]) -> str | None:
+def _value_of(part: Mapping[str, Any]) -> str:
+    """Return the bytes or the address of a part's source; empty if it has none."""
     source = part.get("source")
     value = source.get("value") if isinstance(source, Mapping) else None
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) else ""
 
 
-def _bounded(part: dict[str, Any], value: str | None, *, is_outline: bool = False) -> dict[str, Any]:
-    length = 0 if value is None else int(value.split(":")[1]) if is_outline else len(value)
+def _length_of(of_media: str) -> int:
+    """Return the length of what an identity stands for."""
+    return int(of_media.split(":")[1]) if of_media else 0
+
+
+def _bounded(part: dict[str, Any], length: int) -> dict[str, Any]:
     if length <= PART_BYTES_MAX:
         return part
     return {"type": "text", "text": f"[{part['type']} of {length} bytes left out]"}

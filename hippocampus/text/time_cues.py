@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from hippocampus.text import holidays
-from hippocampus.text.times import TimeSpan, read_times
+from hippocampus.text.times import HAN_LETTER, TimeSpan, read_times
 
 #: The weight of times in a query that asks for nothing else, such as 'What happened on 16 May?': its words tell little.
 TIME_ALONE_WEIGHT = 6.0
@@ -69,7 +69,6 @@ _ASKING_HAN = re.compile(
 _WORD = re.compile(r"[^\W\d_]+")
 #: The one word of asking that is a common name.
 _WILL = re.compile(r"(?<=[a-z,] )Will\b")
-_HAN = re.compile(r"[\u3400-\u9fff]")
 
 
 class TimeCue(NamedTuple):
@@ -116,7 +115,7 @@ def _asks_for_nothing_else(query: str, rest: str) -> bool:
     Args:
         rest: the query without its times.
     """
-    if _HAN.search(rest):
+    if HAN_LETTER.search(rest):
         return not _WORD.search(_ASKING_HAN.sub("", rest))
     return not _WILL.search(query) and all(word in _ASKING for word in _WORD.findall(rest.replace("\0", " ")))
 

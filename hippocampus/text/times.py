@@ -56,7 +56,8 @@ _COUNT = r"(?:\d{1,3}|(?:a )?(?:couple of|few)|several|" + "|".join(k for k in _
 _SEASON = "(?:spring|summer|fall|autumn|winter)"
 _PART = r"(?:(early|the beginning of|the start of|mid|the middle of|late|the end of)[ -])?"
 _HAN = "[0-9〇零一二两三四五六七八九十]"
-_HAN_LETTER = re.compile("[\u3400-\u9fff]")
+#: A Chinese character.
+HAN_LETTER = re.compile("[\u3400-\u9fff]")
 _TO = r"(?: ?[-–—~] ?| (?:to|until|till|through) (?:the )?)"
 _TO_HAN = "(?:到|至|[-–—~])"
 _ORDINAL = "(?:st|nd|rd|th)?"
@@ -102,7 +103,7 @@ def read_times(text: str, now: datetime) -> tuple[list[TimeSpan], str]:
 
 def _read(text: str, now: datetime) -> tuple[list[_Named], str]:
     whole = _normal(text)
-    holiday_rules, date_rules, relative_rules = _ALL_RULES if _HAN_LETTER.search(whole) else _WITHOUT_CHINESE
+    holiday_rules, date_rules, relative_rules = _ALL_RULES if HAN_LETTER.search(whole) else _WITHOUT_CHINESE
     festive, rest = _matches(holiday_rules, whole, now)
     festive = [each._replace(is_holiday=True) for each in festive]
     dates, rest = _matches(date_rules, rest, now, len(festive))

@@ -281,4 +281,4 @@ def test_any_text_is_read_and_every_span_has_a_length(text: str) -> None:
 @given(st.sampled_from(sorted(times._CHINESE, key=lambda rule: rule.pattern)).flatmap(st.from_regex))
 def test_what_a_chinese_expression_matches_has_a_chinese_character(text: str) -> None:
     """Texts without one are not searched for it."""
-    assert times._HAN_LETTER.search(text)
+    assert times.HAN_LETTER.search(text)

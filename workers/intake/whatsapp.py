@@ -33,11 +33,11 @@ _TIME = rf"{_DATE}(?P<comma>[,،，]?){_SPACE}{{1,2}}{_CLOCK}"
 _IOS = re.compile(rf"[{_MARKS}]*\[{_TIME}\]{_SPACE}?")
 _ANDROID = re.compile(rf"[{_MARKS}]*{_TIME}{_SPACE}[-–]{_SPACE}")
 _NAME = re.compile(r"(?P<name>[^:\"“”«»\n]{1,80}?):(?:[ \u00a0\u202f]|$)")
+_ATTACHED = r"\((?:file attached|Datei angehängt|archivo adjunto|файл добавлен)\)"
 _OMITTED = re.compile(
     r"<[^<>]*\b(?:omitted|ausgeschlossen|omis|omessi|omitido|omitidos|oculta|oculto|weggelaten)>|<[^<>]*省略[^<>]*>"
     r"|(?:image|video|video note|audio|voice message|sticker|GIF|contact card|media) omitted|.{0,160}document omitted"
-    r"|[<‹]Без медиафайлов[>›]|.{1,120} \((?:file attached|Datei angehängt|archivo adjunto|файл добавлен)\)"
-    r"|<attached: .{1,160}>",
+    rf"|[<‹]Без медиафайлов[>›]|.{{1,120}} {_ATTACHED}|<attached: .{{1,160}}>",
     re.IGNORECASE,
 )
 #: What stands under a person's name without a mark, in older exports.
@@ -50,9 +50,7 @@ _UNMARKED = re.compile(
 _EDITED = re.compile(
     r"\s*\u200e?<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje)\.?>$"
 )
-_FILE = re.compile(
-    r"(?:<attached: (.{1,160})>|(.{1,120}) \((?:file attached|Datei angehängt|archivo adjunto|файл добавлен)\))"
-)
+_FILE = re.compile(rf"(?:<attached: (.{{1,160}})>|(.{{1,120}}) {_ATTACHED})")
 #: What iOS marks although a person sent it.
 _SENT = ("POLL:", "Location:", "<attached:")
 _PM = ("下午", "晚上", "中午")
