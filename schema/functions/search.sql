@@ -291,9 +291,10 @@ BEGIN
 END
 $$;
 
--- The memories of a giant scope that are worth scoring: those with the query's rare terms, those with the nearest
--- vectors, the newest. `seen` is, for each of the single-term queries, in how many rows of the scope the term occurs:
--- counted up to 4,000, beyond that estimated from a sample of the newest 1,000.
+-- The memories of a giant scope that are worth scoring: those with the greatest share of the query's weight in terms of
+-- up to 2,000 rows, those with the nearest vectors, the newest. `seen` is, for each of the single-term queries, in how many
+-- of the rows that pass the filters the term occurs: counted up to 2,000, beyond that estimated from a sample of the newest
+-- 1,000. If all terms are more frequent, 2,000 rows of the rarest are taken.
 CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
@@ -303,9 +304,14 @@ SET plan_cache_mode = force_custom_plan SET enable_seqscan = on SET jit = off
 AS $$
 DECLARE
     c_rows     constant integer := greatest(2000, 4 * p_limit);
-    v_rare     tsquery;
+    c_worth    constant integer := greatest(500, 4 * p_limit);
     v_sampled  integer;
     v_in       double precision[];
+    v_term     record;
+    v_read     integer := 0;
+    v_rows     uuid[];
+    v_worth    uuid[] := '{}';
+    v_weights  double precision[] := '{}';
 BEGIN
     SELECT count(*) INTO total FROM memories AS m
     WHERE m.app_name = p_app_name AND m.user_id = p_user_id
@@ -325,27 +331,31 @@ BEGIN
             FROM unnest(p_queries) WITH ORDINALITY AS q (query, place))
     INTO v_sampled, mean_length, v_in;
 
-    seen := '{}';
-    FOR i IN 1 .. coalesce(cardinality(p_queries), 0) LOOP
-        seen[i] := v_in[i] * total / greatest(v_sampled, 1);
-        IF seen[i] < 2 * c_rows THEN
-            seen[i] := (SELECT greatest(count(*), 1) FROM (
-                SELECT FROM memories AS m
-                WHERE m.search @@ p_queries[i] AND m.app_name = p_app_name AND m.user_id = p_user_id
-                LIMIT 2 * c_rows) AS counted);
-        END IF;
+    seen := array_fill(NULL::double precision, ARRAY[coalesce(cardinality(p_queries), 0)]);
+    FOR v_term IN SELECT q.place, q.query, q.estimate
+                  FROM (SELECT u.place, u.query, v_in[u.place] * total / greatest(v_sampled, 1) AS estimate
+                        FROM unnest(p_queries) WITH ORDINALITY AS u (query, place)) AS q ORDER BY q.estimate
+    LOOP
+        seen[v_term.place] := v_term.estimate;
+        CONTINUE WHEN v_term.estimate > c_rows AND v_read > 0;
+        SELECT coalesce(array_agg(r.id), '{}') INTO v_rows FROM (
+            SELECT m.id FROM memories AS m
+            WHERE m.search @@ v_term.query AND m.app_name = p_app_name AND m.user_id = p_user_id
+              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+            LIMIT c_rows + 1) AS r;
+        seen[v_term.place] := greatest(cardinality(v_rows), 1, CASE WHEN cardinality(v_rows) > c_rows THEN v_term.estimate END);
+        v_read := v_read + 1;
+        v_worth := v_worth || v_rows;
+        v_weights := v_weights || array_fill(ln(1 + total / seen[v_term.place]), ARRAY[cardinality(v_rows)]);
     END LOOP;
-    v_rare := rarest_queries(p_queries, seen, c_rows);
 
     SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
-        (SELECT m.id FROM memories AS m
-         WHERE m.search @@ v_rare AND m.app_name = p_app_name AND m.user_id = p_user_id
-           AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
-           AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-           AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-         LIMIT c_rows)
+        (SELECT u.id FROM unnest(v_worth, v_weights) AS u (id, weight)
+         GROUP BY u.id ORDER BY sum(u.weight) DESC, u.id LIMIT CASE WHEN v_read > 1 THEN c_worth ELSE c_rows END)
         UNION ALL
-        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, greatest(200, 2 * p_limit),
+        (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, greatest(400, 2 * p_limit),
                                            p_memory_types, p_since, p_until, p_metadata) AS n
          WHERE p_embedding IS NOT NULL)
         UNION ALL
@@ -1015,7 +1025,7 @@ DECLARE
     v_query    halfvec := l2_normalize(p_embedding)::halfvec;
     v_size     integer := vector_dims(p_embedding);
     v_thread   uuid;
-    v_giant    boolean := false;
+    v_giant    boolean;
     v_said     bigint;
     -- Whether all rows are counted here, and the numbers of those memories and turns that are: of a giant scope they
     -- were counted before.
@@ -1054,7 +1064,8 @@ BEGIN
     v_held := CASE WHEN v_memories THEN (
         SELECT count(*) FROM (SELECT FROM memories AS m WHERE m.app_name = p_app_name AND m.user_id = p_user_id
                               LIMIT c_exact + 1) AS m) ELSE 0 END;
-    IF v_thread IS NULL AND v_held > c_exact THEN
+    v_giant := v_thread IS NULL AND v_held > c_exact;
+    IF v_giant AND num_nonnulls(p_memory_types, p_since, p_until, p_metadata) > 0 THEN
         SELECT count(*) > c_exact INTO v_giant FROM (
             SELECT FROM memories AS m
             WHERE m.app_name = p_app_name AND m.user_id = p_user_id

@@ -186,6 +186,37 @@ async def test_document_frequencies_of_a_giant_scope_are_those_of_the_scope(
     assert seen == [6, GIANT]
 
 
+async def test_a_giant_scope_finds_the_row_of_several_terms_that_none_is_rare(
+    search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """It holds two of the query's terms, of which each is in more rows than those of the rarest that are scored."""
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, content, occurred_at, created_at)
+           SELECT 'app', 'giant', ('{alpha,beta,gamma,delta}'::text[])[n % 4 + 1] || ' note ' || n,
+                  'epoch'::timestamptz, now() - n * interval '1 minute'
+           FROM generate_series(1, 6000) AS n
+           UNION ALL
+           SELECT 'app', 'giant', 'beta gamma', 'epoch', now() - interval '1 year'"""
+    )
+    found = await search.search(app_name="app", user_id="giant", query="alpha beta gamma", record_access=False)
+    assert found.memories[0].content == "beta gamma"
+
+
+async def test_document_frequencies_of_a_giant_scope_are_those_of_the_rows_that_pass_the_filters(
+    search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, memory_type, content)
+           SELECT 'app', 'giant', CASE WHEN n % 3 = 0 THEN 'semantic' ELSE 'episodic' END,
+                  CASE WHEN n <= 300 THEN 'alpha' ELSE 'beta' END || ' ' || n
+           FROM generate_series(1, 6000) AS n"""
+    )
+    seen = await conn.fetchval(
+        "SELECT (memory_candidates('app', 'giant', '{alpha}', NULL, NULL, '{semantic}', NULL, NULL, NULL)).seen"
+    )
+    assert seen == [100]
+
+
 async def test_a_giant_scope_is_searched_by_its_indexes(
     giant: None, pool: asyncpg.Pool, conn: asyncpg.Connection
 ) -> None:
