@@ -637,9 +637,7 @@ BEGIN
 END
 $$;
 
--- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope. The turns that each
--- tells of, thread_id, from_seq and upto_seq: for an insight the first; memory_type is NULL for what repeats no turns: an
--- insight of several. The plan for a whole scope is made once, and reads both tables by their scope; any other is planned
+-- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope. The plan for a whole scope is made once, and reads both tables by their scope; any other is planned
 -- for its arguments. p_few: up to eight queries of a single term, how often each occurs is tf1 to tf8 of a whole scope, in
 -- place of its documents. Without them, and in any other plan, those documents are returned that p_any matches.
 CREATE OR REPLACE FUNCTION search_learned(
@@ -648,7 +646,7 @@ CREATE OR REPLACE FUNCTION search_learned(
     p_embedding_model text, p_curve text, p_decay_rate double precision, p_now timestamptz, p_few tsquery[])
 RETURNS TABLE (
     id uuid, length integer, document tsvector, similarity double precision, occurred_at timestamptz,
-    retention double precision, thread_id uuid, from_seq bigint, upto_seq bigint, memory_type text,
+    retention double precision,
     tf1 double precision, tf2 double precision, tf3 double precision, tf4 double precision,
     tf5 double precision, tf6 double precision, tf7 double precision, tf8 double precision)
 LANGUAGE plpgsql STABLE ROWS 1000 SET search_path FROM CURRENT
@@ -677,10 +675,6 @@ BEGIN
                m.occurred_at,
                retention_score(p_curve, m.initial_score, m.access_count,
                                CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now),
-               m.thread_id, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END,
-               CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END,
-               CASE WHEN m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1
-                    THEN m.memory_type::text END,
                term_frequency(m.search, v_few1), term_frequency(m.search, v_few2),
                term_frequency(m.search, v_few3), term_frequency(m.search, v_few4),
                term_frequency(m.search, v_few5), term_frequency(m.search, v_few6),
@@ -705,10 +699,6 @@ BEGIN
            m.occurred_at,
            retention_score(p_curve, m.initial_score, m.access_count,
                            CASE WHEN NOT m.pinned THEN m.last_accessed_at END, p_decay_rate, p_now),
-           m.thread_id, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END,
-           CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END,
-           CASE WHEN m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1
-                THEN m.memory_type::text END,
            NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8, NULL::float8
     FROM memories AS m
     LEFT JOIN LATERAL (
@@ -1142,19 +1132,18 @@ BEGIN
     ), learned AS (
         -- Memories have negative numbers, facts those below -1,000,000,000: neither has neighbours.
         SELECT -m.n AS n, m.id, m.length, CASE WHEN NOT v_alone OR m.similarity IS NULL THEN m.document END AS document,
-               m.similarity, m.occurred_at, m.retention, m.thread_id, m.from_seq, m.upto_seq, m.memory_type, m.tf1, m.tf2, m.tf3, m.tf4, m.tf5, m.tf6, m.tf7, m.tf8
+               m.similarity, m.occurred_at, m.retention, m.tf1, m.tf2, m.tf3, m.tf4, m.tf5, m.tf6, m.tf7, m.tf8
         FROM search_learned(p_app_name, p_user_id, near.ids, v_copies, p_memory_types, v_thread, p_since, p_until,
                             p_metadata, v_kept, p_embedding, p_embedding_model, v_policy.retention_curve,
                             v_policy.decay_rate, v_now, v_few)
-             WITH ORDINALITY AS m (id, length, document, similarity, occurred_at, retention, thread_id, from_seq, upto_seq,
-                                   memory_type, tf1, tf2, tf3, tf4, tf5, tf6, tf7, tf8, n)
+             WITH ORDINALITY AS m (id, length, document, similarity, occurred_at, retention, tf1, tf2, tf3, tf4, tf5, tf6, tf7, tf8, n)
         WHERE v_memories
         UNION ALL
         SELECT -1000000000 - row_number() OVER (), f.id, length(f.search),
                CASE WHEN f.search @@ v_kept THEN f.search END,
                coalesce(CASE WHEN v.id IS NOT NULL THEN least(-(v.embedding <#> v_query), 1) END,
                         model_similarity(f.embedding, f.embedding_model, p_embedding, p_embedding_model)),
-               f.valid_from, f.confidence, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+               f.valid_from, f.confidence, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         FROM held AS f
         LEFT JOIN fact_vectors AS v ON f.embedding_model = p_embedding_model AND v.id = f.id
             AND v.model = p_embedding_model AND vector_dims(v.embedding) = v_size
@@ -1190,9 +1179,7 @@ BEGIN
                d.occurred_at, 1::float8 AS retention, d.author_match, d.asks,
                -- The turn whose question it follows.
                CASE WHEN NOT d.asks AND d.is_after_question THEN d.n - 1 END AS asked,
-               d.id, d.following,
-               -- The turns that it tells of, and as what: a turn is no memory.
-               d.thread_id, d.place AS from_seq, d.place AS upto_seq, NULL AS memory_type,
+               d.id, d.following, d.thread_id, d.place,
                NULL::float8 AS tf1, NULL::float8 AS tf2, NULL::float8 AS tf3, NULL::float8 AS tf4,
                NULL::float8 AS tf5, NULL::float8 AS tf6, NULL::float8 AS tf7, NULL::float8 AS tf8
         FROM (
@@ -1204,7 +1191,7 @@ BEGIN
         ) AS d
         UNION ALL
         SELECT l.n, l.length, l.document, NULL, l.similarity, l.similarity, l.occurred_at, l.retention, false, false, NULL,
-               l.id, NULL, CASE WHEN l.memory_type IS NOT NULL THEN l.thread_id END, l.from_seq, l.upto_seq, l.memory_type,
+               l.id, NULL, NULL, NULL,
                l.tf1, l.tf2, l.tf3, l.tf4, l.tf5, l.tf6, l.tf7, l.tf8
         FROM learned AS l
     ), together AS MATERIALIZED (
@@ -1373,9 +1360,14 @@ BEGIN
                CASE WHEN r.n > 0 THEN 'message' WHEN r.n > c_facts THEN 'memory' ELSE 'fact' END AS source
         FROM (SELECT n.* FROM normal AS n ORDER BY n.score DESC, n.occurred_at DESC, n.id LIMIT 2 * p_limit) AS r
     ), told AS MATERIALIZED (
-        SELECT r.n, r.id, r.rank, d.thread_id, d.from_seq, d.upto_seq, d.memory_type,
+        -- The turns that each tells of: an insight those of its first, unless it has several sources and repeats none.
+        SELECT r.n, r.id, r.rank, coalesce(d.thread_id, m.thread_id) AS thread_id, m.memory_type,
+               coalesce(d.place, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END) AS from_seq,
+               coalesce(d.place, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.upto_seq END) AS upto_seq,
                ARRAY[d.tf1, d.tf2, d.tf3, d.tf4, d.tf5, d.tf6, d.tf7, d.tf8] AS tfs
         FROM ranked AS r JOIN docs AS d ON d.n = r.n
+        LEFT JOIN memories AS m ON r.source = 'memory' AND m.id = r.id
+                               AND (m.memory_type IN ('episodic', 'summary') OR cardinality(m.source_seqs) = 1)
     ), repeats AS MATERIALIZED (
         -- What repeats the evidence of another row, and the rank of that: slices, summaries and the insights of one turn
         -- repeat their turns; slices and summaries also a better row for the same turns.
