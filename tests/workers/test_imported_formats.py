@@ -256,15 +256,121 @@ def test_a_call_of_a_tool_was_not_shown(tmp_path: Path) -> None:
     assert left_out(items) == {"messages that were not shown": 1}
 
 
-def test_lines_of_whatsapp_are_known_in_german_spanish_and_russian(tmp_path: Path) -> None:
+#: The headers of one time, as the phones of other regions write them; 13:05 on 1 February 2024, before a name.
+HEADERS = (
+    "1.2.2024 klo 13.05 - ", "[1.2.2024 klo 13.05.00] ", "[1.2.2024 klo 1.05.00 ip.] ",  # Finnish
+    "01.02.2024 kl. 13.05 - ", "2024-02-01 kl. 13:05 - ", "[01.02.2024 13.05.00] ",  # Danish, Norwegian, Swedish
+    "2024. 02. 01. 13:05 - ", "[2024. 02. 01. 13:05:00] ", "2024. 02. 01. du. 1:05 - ",  # Hungarian
+    "1.02.24 г., 13:05 ч. - ", "[1.02.24 г., 13:05:00 ч.] ", "1.2.2024 г., 13:05 - ",  # Bulgarian, Macedonian
+    "2024/2/1 下午1:05 - ", "[2024/2/1 下午1:05:00] ", "2024/2/1\u2009下午1:05 - ",  # Chinese
+    "2024/02/01 午後1:05 - ",  # Japanese
+    "24. 2. 1. 오후 1:05 - ", "[2024. 2. 1. 오후 1:05:00] ",  # Korean
+    "١\u200f/٢\u200f/٢٠٢٤، ١:٠٥ م - ", "[1\u200f/2\u200f/2024، 1:05:00 م] ",  # Arabic
+    "\u200f٠١\u200f/٠٢\u200f/٢٠٢٤، ١٣:٠٥ - ",
+    "۲۰۲۴/۰۲/۰۱, ۱۳:۰۵ - ", "۲۰۲۴/۰۲/۰۱, ۱:۰۵ ب.ظ. - ", "१/२/२४, १:०५ PM - ",  # Persian, Marathi
+    "1/2/24, 1:05\u202fPM - ", "1/2/24, 1:05\u202fp.\u00a0m. - ", "1/2/24, 1:05 μ.μ. - ",  # English, Spanish, Greek
+    "01/02/2024 à 13:05 - ", "2024-02-01 13 h 05 - ", "2024-02-01 13 h 05 min 00 s - ",  # French
+    "1. 2. 2024, 13:05 - ", "01. 02. 2024. 13:05 - ", "1. 2. 2024. u 13:05 - ",  # Slovene, Croatian, Bosnian
+    "13:05 1/2/24 - ", "01:05 CH 1/2/24 - ", "[13:05, 1/2/2024] ", "[1:05 PM, 1/2/2024] ",  # Vietnamese; WhatsApp Web
+    "1/02/24, 1:05 PTG - ", "01/02/2024 1:05 ከሰዓት - ", "1.2.24, 1:05 m.d. - ",  # Malay, Amharic, Albanian
+    "1.02.2024 ÖS 01:05 - ", "01.02.24, 01:05 пп - ",  # Turkish, Ukrainian
+)  # fmt: skip
+
+
+def test_headers_of_other_regions_are_read_as_time_and_name(tmp_path: Path) -> None:
+    """None is taken for a part of the name, which would make another author of every minute."""
+    for header in HEADERS:
+        path = write(tmp_path, f"{header}Anna Liisa: Moi\r\n{header}Ben: Hei: hei\r\ntoo\r\n", "w.txt")
+        reading = reader.read(path, day_first=True)
+        events = [item.event for item in reading.items if isinstance(item, Turn)]
+        said = [(event.author, event.text, event.timestamp) for event in events]
+        assert said == [("Anna Liisa", "Moi", 1706792700.0), ("Ben", "Hei: hei\ntoo", 1706792700.0)], header
+        assert reading.file_format == "WhatsApp chat"
+
+
+def test_brackets_around_a_plain_time_are_those_of_a_transcript(tmp_path: Path) -> None:
+    for time in ("2024-02-01 13:05", "13/02/2024 13:05", "2/13/2024 1:05 PM", "01.02.2024 13:05:00"):
+        assert reader.read(write(tmp_path, f"[{time}] Ann: Hi", "w.txt")).file_format == "transcript", time
+
+
+def test_both_halves_of_the_day_have_a_twelve(tmp_path: Path) -> None:
+    for header, hour in (
+        ("1/2/24, 12:05 AM - ", 0), ("1/2/24, 12:05 p.m. - ", 12), ("1/2/24, 12:05 π.μ. - ", 0),
+        ("2024/2/1 凌晨12:05 - ", 0), ("2024/2/1 中午12:05 - ", 12), ("2024/2/1 晚上12:05 - ", 0),
+        ("2024/2/1 晚上11:05 - ", 23), ("2024/2/1 午後0:05 - ", 12), ("24. 2. 1. 오전 12:05 - ", 0),
+        ("1/2/24, 12:05 ص - ", 0), ("1.2.2024 klo 0.05 ap. - ", 0), ("1/2/24, 0:05 a. m. - ", 0),
+    ):  # fmt: skip
+        items = reader.read(write(tmp_path, f"{header}Ann: Hi", "w.txt"), day_first=True).items
+        assert [item.event.timestamp for item in items if isinstance(item, Turn)] == [1706745900 + 3600 * hour], header
+
+
+def test_a_year_of_another_calendar_is_refused(tmp_path: Path) -> None:
+    for header in ("1/2/2567 13:05 - ", "1/2/67 13:05 - ", "۱۴۰۲/۱۱/۱۲, ۱۳:۰۵ - "):
+        (rejected,) = [
+            item
+            for item in reader.read(write(tmp_path, f"{header}Ann: Hi", "w.txt"), day_first=True).items
+            if isinstance(item, Rejected)
+        ]
+        assert "Gregorian" in rejected.error, header
+
+
+def test_a_header_in_an_unknown_form_never_becomes_an_author(tmp_path: Path) -> None:
+    """Where the other lines are WhatsApp's it is text, and counted; else it is refused, with what follows it."""
+    quoted = "1/2/24, 13:05 - Ann: She wrote:\n1/2/24, 1:05 ኤኤም - Ben: Hi\n1/2/24 at noon: soup\n1.2.2024: 2.20 paid\n"
+    items = list(reader.read(write(tmp_path, quoted, "w.txt"), day_first=True).items)
+    (turn,) = [item for item in items if isinstance(item, Turn)]
+    assert turn.event.text == "She wrote:\n1/2/24, 1:05 ኤኤም - Ben: Hi\n1/2/24 at noon: soup\n1.2.2024: 2.20 paid"
+    assert list(left_out(items).values()) == [1]
+    for time in ("1/2/24, 1:05 ኤኤም -", "1.2.2024 kello 13.05 -", "2024-02-01 13:05 UTC -", "1.2.2024 kello 13.05"):
+        text = f"1.2.2024 13:04 Ann: Hi\n{time} Anna Liisa Maria: Moi\nyes\n1.2.2024 13:06 Ann: Bye\n"
+        reading = reader.read(write(tmp_path, text, "w.txt"))
+        items = list(reading.items)
+        assert reading.file_format == "transcript"
+        events = [item.event for item in items if isinstance(item, Turn)]
+        assert [(event.author, event.text) for event in events] == [("Ann", "Hi"), ("Ann", "Bye")], time
+        errors = [item.error for item in items if isinstance(item, Rejected)]
+        assert (len(errors), "unknown form" in errors[0]) == (2, True), time
+        alone = list(reader.read(write(tmp_path, f"{time} Ben: Moi\n" * 3, "w.txt")).items)
+        assert [type(item) for item in alone[1:]] == [Rejected] * 3, time
+
+
+#: Deleted, edited, attached with and without a caption, and left out, by language.
+PHRASES = {
+    "English": ("This message was deleted", "You deleted this message.", "This message was edited", "(file attached)",
+                "<attached: 1-PHOTO.jpg>", "<Media omitted>"),
+    "German": ("Diese Nachricht wurde gelöscht.", "Du hast diese Nachricht gelöscht",
+               "Diese Nachricht wurde bearbeitet.", "(Datei angehängt)", "<Anhang: 1-PHOTO.jpg>",
+               "<Medien ausgeschlossen>"),
+    "Spanish": ("Se eliminó este mensaje.", "Eliminaste este mensaje", "Se editó este mensaje.", "(archivo adjunto)",
+                "<adjunto: 1-PHOTO.jpg>", "<Multimedia omitido>"),
+    "Russian": ("Данное сообщение удалено", "Вы удалили данное сообщение", "Сообщение изменено", "(файл добавлен)",
+                "<прикреплено: 1-PHOTO.jpg>", "<Без медиафайлов>"),
+    "French": ("Ce message a été supprimé", "Vous avez supprimé ce message", "Ce message a été modifié",
+               "(fichier joint)", "< pièce jointe : 1-PHOTO.jpg >", "<Médias omis>"),
+    "Italian": ("Questo messaggio è stato eliminato", "Hai eliminato questo messaggio",
+                "Questo messaggio è stato modificato", "(file allegato)", "<allegato: 1-PHOTO.jpg>", "<Media omessi>"),
+    "Portuguese": ("Mensagem apagada", "Você apagou esta mensagem", "Mensagem editada", "(arquivo anexado)",
+                   "<anexado: 1-PHOTO.jpg>", "<Mídia oculta>"),
+    "Portuguese of Portugal": ("Esta mensagem foi apagada.", "Apagou esta mensagem.", "Esta mensagem foi editada",
+                               "(ficheiro anexado)", "<anexo: 1-PHOTO.jpg>", "<Ficheiro não revelado>"),
+    "Dutch": ("Dit bericht is verwijderd", "U hebt dit bericht verwijderd", "Dit bericht is bewerkt",
+              "(bestand bijgevoegd)", "<bijgevoegd: 1-PHOTO.jpg>", "<Media weggelaten>"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", PHRASES)
+def test_lines_about_deleted_edited_and_attached_messages_are_known(tmp_path: Path, language: str) -> None:
+    deleted, deleted_here, edited, attached, tag, omitted = PHRASES[language]
     said = (
-        "Diese Nachricht wurde gelöscht.", "IMG-1.jpg (Datei angehängt)", "Hallo <Diese Nachricht wurde bearbeitet.>",
-        "Se eliminó este mensaje.", "IMG-2.jpg (archivo adjunto)", "‹Без медиафайлов>", "Данное сообщение удалено",
+        deleted, deleted_here, f"Ahoy <{edited}>", f"IMG-1.jpg {attached}", f"IMG-2.jpg {attached}\nThe boat", tag,
+        f"{tag}\nThe sea", omitted, f"I said: {deleted}",
     )  # fmt: skip
     text = "".join(f"08.05.24, 12:56 - Ann: {line}\n" for line in said)
     items = list(reader.read(write(tmp_path, text, "w.txt")).items)
-    assert [item.event.text for item in items if isinstance(item, Turn)] == ["Hallo"]
-    assert sorted(left_out(items).values()) == [3, 3]
+    events = [item.event for item in items if isinstance(item, Turn)]
+    assert [event.text for event in events] == ["Ahoy", "The boat", "The sea", f"I said: {deleted}"]
+    assert [event.content.get("file_name") for event in events] == [None, "IMG-2.jpg", "1-PHOTO.jpg", None]
+    assert sorted(left_out(items).values()) == [2, 3]
 
 
 def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ _BARE_TIME = (
 _TIMED = re.compile(rf"\s*(?:\[(?P<bracketed>[^\]\n]{{4,40}})\]|(?P<bare>{_BARE_TIME}))\s*[-–—:]?\s*{_NAME}")
 _NAMED = re.compile(rf"\s*{_NAME}")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
+_DASH = re.compile(r"[-–—]")
+#: The rest of a time, taken for a name: 'klo 13.05 - Ann', 'μ.μ. - Ann'.
+_REST_OF_TIME = re.compile(r"\d[.:]\d{2}(?!\d)|\s[-–—]\s")
 _NAME_WORDS_MAX = 4
 
 
@@ -43,10 +46,15 @@ class _Turn:
     characters: int = 0
 
 
+class _UnknownTimeError(BadRecordError):
+    """A line begins with a time of which only a part can be read."""
+
+
 def is_transcript(head: str) -> bool:
     """Return whether a file that begins like this is a transcript: half of its first lines begin a turn."""
     lines = [line for line in head.splitlines()[:40] if line.strip()]
-    turns = [line for line in lines if _start(line, is_timed=_is_timed(head)) is not None]
+    is_timed = _is_timed(head)
+    turns = [line for line in lines if _has_unknown_time(line) or _start(line, is_timed=is_timed) is not None]
     return bool(turns) and 2 * len(turns) >= len(lines)
 
 
@@ -66,7 +74,9 @@ def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
                     begun = _take(turn, number, _decoded(raw), is_timed=is_timed)
                 except BadRecordError as error:
                     yield Rejected(line=number, error=str(error), record=shown(raw))
-                    continue
+                    if not isinstance(error, _UnknownTimeError):
+                        continue
+                    begun = None  # what follows is not part of the turn before
                 if turn is not None and begun is not turn:
                     yield _finished(turn, session_id, naming)
                 turn = begun
@@ -86,6 +96,8 @@ def _day_first(source: Source) -> bool | None:
 
 def _take(turn: _Turn | None, number: int, line: str, *, is_timed: bool) -> _Turn:
     """Return the turn that a line begins, or the one that it continues."""
+    if is_timed and _has_unknown_time(line):
+        raise _UnknownTimeError("the time before the name is in an unknown form: write it as 2024-05-08 13:56")
     began = _start(line, is_timed=is_timed)
     if began is not None:
         name, time, text = began
@@ -101,6 +113,14 @@ def _take(turn: _Turn | None, number: int, line: str, *, is_timed: bool) -> _Tur
 
 def _is_timed(head: str) -> bool:
     return any(_TIMED.match(line) for line in head.splitlines()[:40])
+
+
+def _has_unknown_time(line: str) -> bool:
+    """Return whether what stands in the place of the name is, in part, still a time."""
+    found = _TIMED.match(line)
+    if found is None or found["bare"] is None or _DASH.search(line, found.end("bare"), found.start("name")):
+        return False
+    return _REST_OF_TIME.search(found["name"]) is not None
 
 
 def _start(line: str, *, is_timed: bool) -> tuple[str, str | None, str] | None:

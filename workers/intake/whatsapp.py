@@ -4,16 +4,21 @@
     08/05/2024, 1:56 pm - Ann: Hi                        Android
     This continues the message above.
 
+The time before the name is in the form of the phone's region: `8.5.2024 klo 13.56`, `2024. 05. 08. 13:56`,
+`2024/5/8 下午1:56`, `٨/٥/٢٠٢٤، ١:٥٦ م`, `13:56 8/5/24`.
 Lines of WhatsApp itself (encryption, calls, who joined) and messages that were only a file are left out, and counted.
 The order of day and month depends on the phone's region: the whole file shows it, or it must be given.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from pulse.events import Event
 from workers.intake.moments import is_day_first, moment
@@ -21,39 +26,104 @@ from workers.intake.records import FileFormatError, Item, LeftOut, Naming, Rejec
 from workers.intake.source import RECORD_BYTES_MAX, CutOffError, Source, shown, text_of
 
 _SYSTEM, _MEDIA = "lines of WhatsApp itself", "messages that were only a photo or another file"
+_UNKNOWN = "headers in an unknown form, each line kept as text of the message above it"
 _MARK = "\u200e"  # left-to-right: before what WhatsApp, not a person, wrote
-_MARKS = "\u200e\u200f\u202a\u202c\ufeff"
-_SPACE = r"[ \u00a0\u202f]"
-_DATE = r"(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})"
-_CLOCK = (
-    rf"(?P<part>上午|下午|凌晨|早上|中午|晚上)?{_SPACE}?(?P<clock>\d{{1,2}}[:.]\d{{2}}(?:[:.]\d{{2}})?)"
-    rf"(?:{_SPACE}?(?P<half>[AaPp])\.?{_SPACE}?[Mm]\.?)?"
+_MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
+_SPACE = r"[ \u00a0\u2009\u202f]"
+_NUMBER = r"(?:\d{4}|\d{1,2})"
+_BETWEEN = rf"[{_MARKS}]*(?P<between>[-/.])(?P<spaced>{_SPACE}?)[{_MARKS}]*"
+_DATE = (
+    rf"(?P<first>{_NUMBER}){_BETWEEN}(?P<second>\d{{1,2}})[{_MARKS}]*(?P=between){_SPACE}?[{_MARKS}]*"
+    rf"(?P<third>{_NUMBER})(?P<dot>\.?)(?:{_SPACE}?г\.)?"
 )
-_TIME = rf"{_DATE}(?P<comma>[,،，]?){_SPACE}{{1,2}}{_CLOCK}"
-_IOS = re.compile(rf"[{_MARKS}]*\[{_TIME}\]{_SPACE}?")
-_ANDROID = re.compile(rf"[{_MARKS}]*{_TIME}{_SPACE}[-–]{_SPACE}")
+#: The halves of the day: of English, Spanish, Greek, Arabic, Persian, Chinese and Japanese, Korean, Finnish, Swedish,
+#: Hungarian, Turkish, Vietnamese, Malay, Albanian, Czech and Slovene, Ukrainian, Amharic, Somali, in this order.
+_AM = (
+    rf"a\.?{_SPACE}?m\.?|π\.?{_SPACE}?μ\.?|ص|ق\.?{_SPACE}?ظ\.?|上午|午前|凌晨|清晨|早上|오전|ap\.?|fm"
+    r"|de\.|öö|sa|pg|p\.?d\.?|dop\.|дп|ጥዋት|gh"
+)
+_PM = (
+    rf"p\.?{_SPACE}?m\.?|μ\.?{_SPACE}?μ\.?|م|ب\.?{_SPACE}?ظ\.?|下午|午後|中午|傍晚|晚上|오후|ip\.?|em"
+    r"|du\.|ös|ch|ptg|m\.?d\.?|(?:od|po)p\.|пп|ከሰዓት|gd"
+)
+_IS_PM = re.compile(_PM, re.IGNORECASE)
+_CLOCK = (
+    rf"(?P<before>(?:{_AM}|{_PM}))?{_SPACE}?(?P<hour>\d{{1,2}})(?:[:.]|{_SPACE}?h{_SPACE}?)(?P<minute>\d{{2}})"
+    rf"(?:(?:[:.]|{_SPACE}?min{_SPACE})(?P<second_of_minute>\d{{2}})(?:{_SPACE}s)?)?(?:{_SPACE}?ч\.)?"
+    rf"(?:{_SPACE}?(?P<after>{_AM}|{_PM}))?[{_MARKS}]*"
+)
+#: Finnish, Danish and Norwegian, French, Bosnian.
+_AT = rf"(?:(?:klo|kl\.?|à|u){_SPACE})?"
+_COMMA = rf"(?P<comma>[,،，]?){_SPACE}{{1,2}}"
+_HEADERS = tuple(
+    re.compile(rf"[{_MARKS}]*{opened}(?P<stamp>{stamp}){closed}", re.IGNORECASE)
+    for stamp in (rf"{_DATE}{_COMMA}{_AT}{_CLOCK}", rf"{_CLOCK}{_COMMA}{_DATE}")
+    for opened, closed in ((rf"(?P<opened>\[)[{_MARKS}]*", rf"\]{_SPACE}?"), ("(?P<opened>)", rf"{_SPACE}[-–]{_SPACE}"))
+)
 _NAME = re.compile(r"(?P<name>[^:\"“”«»\n]{1,80}?):(?:[ \u00a0\u202f]|$)")
-_ATTACHED = r"\((?:file attached|Datei angehängt|archivo adjunto|файл добавлен)\)"
+#: A date and a clock in some form, and what ends them, before a name.
+_LIKE_HEADER = re.compile(
+    rf"[{_MARKS}]*\[?(?=[^\n]{{0,40}}?(?<![\d/.-])\d{{1,2}}(?:[:.]|{_SPACE}?h{_SPACE}?)\d{{2}}(?![\d/-]))"
+    rf"(?=[^\n]{{0,30}}?{_NUMBER}[{_MARKS}]*[-/.]{_SPACE}?[{_MARKS}]*\d{{1,2}}[{_MARKS}]*[-/.])"
+    rf"[^\n\]]{{8,60}}?(?:\]|{_SPACE}[-–]){_SPACE}[^:\n]{{1,80}}:"
+)
+_ATTACHED = (
+    r"\((?:file attached|Datei angehängt|archivo adjunt(?:o|ado)|файл добавлен|fichier joint|file allegato"
+    r"|(?:arquivo|ficheiro) anexado|bestand bijgevoegd)\)"
+)
+_TAG = (
+    r"<[ \u00a0]?(?:attached|Anhang|angehängt|adjunto|прикреплено|pièce jointe|allegato|anexado|anexo|bijgevoegd)"
+    r"[ \u00a0]?: (.{1,160}?)[ \u00a0]?>"
+)
 _OMITTED = re.compile(
-    r"<[^<>]*\b(?:omitted|ausgeschlossen|omis|omessi|omitido|omitidos|oculta|oculto|weggelaten)>|<[^<>]*省略[^<>]*>"
-    r"|(?:image|video|video note|audio|voice message|sticker|GIF|contact card|media) omitted|.{0,160}document omitted"
-    rf"|[<‹]Без медиафайлов[>›]|.{{1,120}} {_ATTACHED}|<attached: .{{1,160}}>",
+    r"<[^<>]*\b(?:omitted|ausgeschlossen|weggelassen|omis|omessi|omesso|omitido|omitidos|oculta|oculto|revelado"
+    r"|weggelaten)>|<[^<>]*省略[^<>]*>"
+    r"|(?:image|video|video note|audio|voice message|sticker|GIF|contact card|media) omitted"
+    r"|.{0,160}(?:document omitted|Dokument weggelassen|documento (?:omitido|omesso|oculto|não revelado)"
+    r"|документ отсутствует|document (?:manquant|weggelaten))"
+    rf"|[<‹]Без медиафайлов[>›]|.{{1,120}} {_ATTACHED}|{_TAG}",
     re.IGNORECASE,
 )
-#: What stands under a person's name without a mark, in older exports.
+#: What stands under a person's name without a mark, in older exports: in English, German, Spanish, Russian, French,
+#: Italian, Portuguese and Dutch.
 _UNMARKED = re.compile(
-    r"Messages .*end-to-end encrypted.*|This message was deleted\.?|You deleted this message\.?|null"
-    r"|Diese Nachricht wurde gelöscht\.?|Du hast diese Nachricht gelöscht\.?|Se eliminó este mensaje\.?"
-    r"|Eliminaste este mensaje\.?|Данное сообщение удалено\.?",
+    r"Messages .*end-to-end encrypted.*|null|(?:This message was deleted|You deleted this message"
+    r"|Diese Nachricht wurde gelöscht|Du hast diese Nachricht gelöscht|Se eliminó este mensaje|Eliminaste este mensaje"
+    r"|Данное сообщение удалено|Вы удалили (?:данное|это) сообщение"
+    r"|Ce message a été supprimé|Vous avez supprimé ce message"
+    r"|Questo messaggio è stato eliminato|Hai eliminato questo messaggio"
+    r"|Mensagem apagada|Esta mensagem foi apagada|(?:Você a|A)pagou esta mensagem"
+    r"|Dit bericht is verwijderd|(?:U|Je) hebt dit bericht verwijderd)\.?",
     re.IGNORECASE,
 )
 _EDITED = re.compile(
-    r"\s*\u200e?<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje)\.?>$"
+    r"\s*\u200e?<(?:This message was edited|Diese Nachricht wurde bearbeitet|Se editó este mensaje|Сообщение изменено"
+    r"|Ce message a été modifié|Questo messaggio è stato modificato|Mensagem editada|Esta mensagem foi editada"
+    r"|Dit bericht is bewerkt)\.?>$"
 )
-_FILE = re.compile(rf"(?:<attached: (.{{1,160}})>|(.{{1,120}}) {_ATTACHED})")
+_FILE = re.compile(rf"(?:{_TAG}|(.{{1,120}}) {_ATTACHED})", re.IGNORECASE)
 #: What iOS marks although a person sent it.
 _SENT = ("POLL:", "Location:", "<attached:")
-_PM = ("下午", "晚上", "中午")
+#: WhatsApp has existed since then; other calendars count other years.
+_YEAR_MIN = 2009
+
+
+class _Header(NamedTuple):
+    """The time at the beginning of a message, and what follows it.
+
+    Attributes:
+        date: with dashes if the year comes first, with dots if the day does, else with slashes; in ASCII digits.
+        time: the date, a comma, and the time on a clock of 24 hours.
+        has_comma: between the two.
+        stamp: both as they are in the file.
+    """
+
+    date: str
+    time: str
+    has_comma: bool
+    is_bracketed: bool
+    stamp: str
+    rest: str
 
 
 @dataclass(slots=True)
@@ -72,10 +142,18 @@ class _Message:
 def is_chat(head: str) -> bool:
     """Return whether a file that begins like this is such a chat."""
     first = next((line for line in head.splitlines() if line.strip(_MARKS + " ")), "")
-    if _ANDROID.match(first):
-        return True
-    found = _IOS.match(first)
-    return found is not None and (bool(found["comma"]) or found["part"] is not None or _MARK in head)
+    header = _header(first)
+    if header is None or not header.is_bracketed or header.has_comma or _MARK in head:
+        return header is not None
+    return not _is_plain(header.stamp)  # brackets around a plain time: also those of other transcripts
+
+
+def _is_plain(stamp: str) -> bool:
+    for day_first in (True, False):
+        with contextlib.suppress(ValueError):
+            moment(stamp, day_first=day_first)
+            return True
+    return False
 
 
 def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
@@ -108,6 +186,7 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
                 if began is None and message is None:
                     yield Rejected(line=number, error="the line is before the first message", record=shown(raw))
                 elif began is None:
+                    left_out[_UNKNOWN] += _LIKE_HEADER.match(line) is not None
                     _continue(message, line)
                 else:
                     if message is not None:
@@ -117,7 +196,7 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
             yield Rejected(line=number + 1, error=str(error))
     if message is not None:
         yield from _finished(message, session_id, naming, left_out, day_first=day_first)
-    yield from (LeftOut(reason, count) for reason, count in left_out.items())
+    yield from (LeftOut(reason, count) for reason, count in left_out.items() if count)
 
 
 def _day_first(source: Source) -> bool:
@@ -126,12 +205,12 @@ def _day_first(source: Source) -> bool:
         try:
             for _, raw in content.lines():
                 line = raw.decode(errors="replace") if isinstance(raw, bytes) else ""
-                if (found := _header(line)) is not None and "/" in found["date"]:
-                    dates.append(found["date"])
+                if (found := _header(line)) is not None and "/" in found.date:
+                    dates.append(found.date)
         except CutOffError:
             pass  # reported when the file is read
     # Where a dot or a dash is between the numbers, or the year comes first, the order is known.
-    if not dates or all(len(date.partition("/")[0]) == 4 for date in dates):
+    if not dates:
         return True
     found_order = is_day_first(dates)
     if found_order is None:
@@ -142,8 +221,29 @@ def _day_first(source: Source) -> bool:
     return found_order
 
 
-def _header(line: str) -> re.Match[str] | None:
-    return _IOS.match(line) or _ANDROID.match(line)
+def _header(line: str) -> _Header | None:
+    found = next((match for form in _HEADERS if (match := form.match(line)) is not None), None)
+    if found is None:
+        return None
+    first, second, third = (_ascii(found[name]) for name in ("first", "second", "third"))
+    # Korean alone has spaces, a final dot and a year of two digits.
+    if len(first) == 4 or (found["spaced"] and found["dot"] and len(third) <= 2):
+        date = f"{first if len(first) == 4 else f'20{first:0>2}'}-{second}-{third}"
+    else:
+        date = ("/" if found["between"] == "/" else ".").join((first, second, third))
+    hour, half = int(found["hour"]), found["after"] or found["before"]
+    if half is not None:
+        # At night (晚上), 12 is midnight.
+        is_pm = _IS_PM.fullmatch(half) is not None and not (half == "晚上" and hour == 12)
+        hour = hour + 12 if is_pm and hour < 12 else 0 if not is_pm and hour == 12 else hour
+    clock = f"{hour:02}:{_ascii(found['minute'])}:{_ascii(found['second_of_minute'] or '00')}"
+    return _Header(
+        date, f"{date}, {clock}", bool(found["comma"]), bool(found["opened"]), found["stamp"], line[found.end() :]
+    )
+
+
+def _ascii(digits: str) -> str:
+    return "".join(str(int(digit)) for digit in digits)
 
 
 def _begin(number: int, line: str) -> _Message | None:
@@ -151,19 +251,15 @@ def _begin(number: int, line: str) -> _Message | None:
     header = _header(line)
     if header is None:
         return None
-    clock = header["clock"].replace(".", ":")
-    half = header["half"] or (header["part"] and ("p" if header["part"] in _PM else "a")) or ""
-    if half == "p" and clock.startswith("12") and header["part"] == "晚上":
-        half = "a"  # at night, 12 is midnight
-    date = header["date"] if header["date"][:4].isdecimal() else header["date"].replace("-", ".")
-    time = f"{date}, {clock}{f' {half}m' if half else ''}"
-    rest = line[header.end() :].rstrip("\r\n")
-    named = _NAME.match(rest.lstrip(_MARKS))
+    rest = header.rest.rstrip("\r\n")
+    unmarked = rest.lstrip(_MARKS)
+    named = _NAME.match(unmarked)
     if named is None:
-        return _Message(number, time, "", [rest], is_marked=True)
-    text = rest.lstrip(_MARKS)[named.end() :]
+        return _Message(number, header.time, "", [rest], is_marked=True)
+    text = unmarked[named.end() :]
     name = named["name"].strip(_MARKS + " ~\u00a0\u202f")
-    return _Message(number, time, name, [text.strip(_MARKS)], is_marked=text.startswith(_MARK), characters=len(text))
+    message = [text.strip(_MARKS)]
+    return _Message(number, header.time, name, message, is_marked=text.startswith(_MARK), characters=len(text))
 
 
 def _continue(message: _Message | None, line: str) -> None:
@@ -203,7 +299,7 @@ def _finished(
         left_out["messages without a text"] += 1
         return
     try:
-        timestamp = moment(message.time, day_first=day_first)
+        timestamp = _timestamp(message.time, day_first=day_first)
     except ValueError as error:
         yield Rejected(line=message.line, error=str(error), record=f"[{message.time}] {message.name}: {text[:200]}")
         return
@@ -211,3 +307,17 @@ def _finished(
         author=message.name, event_type="user_message", content={"text": text, **content}, timestamp=timestamp
     )
     yield naming.turn(session_id, event, message.line)
+
+
+def _timestamp(time: str, *, day_first: bool) -> float:
+    date, _, clock = time.partition(", ")
+    first, second, third = re.split(r"[-/.]", date)
+    if "-" in date:
+        year, month, day = first, second, third
+    else:
+        day, month = (first, second) if day_first or "." in date else (second, first)
+        year = f"20{third}" if len(third) == 2 else third
+    found = moment(f"{year}-{month:0>2}-{day:0>2}T{clock}")
+    if not _YEAR_MIN <= int(year) <= datetime.now(UTC).year + 1:
+        raise ValueError(f"{year} is not a year of a chat: set the phone to the Gregorian calendar and export it again")
+    return found
