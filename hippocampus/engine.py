@@ -177,6 +177,7 @@ class Hippocampus:
             DatabaseUnreachableError: no server, no such database, wrong password.
             SchemaError: the database has no pgvector, or its server is too old.
             WrongCellError: the URL's database does not serve the app.
+            PulseError: another project named `hippocampus` is installed too.
         """
         made = cls(
             database,

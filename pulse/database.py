@@ -16,7 +16,8 @@ from asyncpg.transaction import Transaction
 from pgvector.asyncpg import register_vector
 
 from pulse.counts import COUNTS
-from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, SchemaError
+from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, PulseError, SchemaError
+from pulse.installation import other_project
 from pulse.postgres import bounded_pool, statements
 from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.hosts import Opener
@@ -171,8 +172,9 @@ async def create_pool(
         DatabaseUnreachableError: no server, no such database, wrong password, or a malformed DSN.
         InvalidInputError: the schema; see `read_address`.
         SchemaError: the server is too old, or the database has no pgvector.
+        PulseError: the package index's other project named `hippocampus` is installed too.
     """
-    address, home = read_address(dsn, schema)
+    address, home = _target(dsn, schema)
     limits = {
         name: str(round(seconds * 1000))
         for name, seconds in (
@@ -224,10 +226,10 @@ async def connect(
         needs_session: for LISTEN or a session's lock, which a pooler in transaction mode breaks.
 
     Raises:
-        DatabaseUnreachableError, InvalidInputError, SchemaError: as `create_pool`.
+        DatabaseUnreachableError, InvalidInputError, SchemaError, PulseError: as `create_pool`.
         PoolerError: a session is needed, and the address leads through a pooler in transaction mode.
     """
-    address, home = read_address(dsn, schema)
+    address, home = _target(dsn, schema)
     opener = Opener(address, search_path(home), home)
     try:
         connection = await opener(connection_class=WatchedConnection)
@@ -312,6 +314,13 @@ async def _require_session(connection: Connection, opener: Opener, dsn: str) -> 
             " locks. Set HIPPOCAMPUS_DIRECT_DATABASE_URL to the server's own address, or for a cell its entry of"
             " HIPPOCAMPUS_DIRECT_CELLS; DATABASE_URL and HIPPOCAMPUS_CELLS may keep the pooler's."
         )
+
+
+def _target(dsn: str, schema: str | None) -> tuple[str, str]:
+    """Return an address and its schema for a connection that this installation may open."""
+    if (found := other_project()) is not None:
+        raise PulseError(found)
+    return read_address(dsn, schema)
 
 
 def read_address(dsn: str, schema: str | None = None) -> tuple[str, str]:

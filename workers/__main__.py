@@ -44,10 +44,10 @@ def _main() -> int:
     from workers.cli.exit_codes import USAGE
     from workers.process import other_packages
 
-    if (found := other_packages.conflict()) is not None:
-        sys.stderr.write(f"hippocampus: {found}\n")
-        return USAGE
     try:
+        if (found := other_packages.conflict()) is not None:
+            sys.stderr.write(f"hippocampus: {found}\n")
+            return USAGE
         from workers.cli.main import run
 
         return run()

@@ -32,7 +32,7 @@ from uvicorn.server import ServerState
 from pulse import database
 from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL
-from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, SchemaError
+from pulse.errors import PoolerError, PulseError, SchemaError
 from pulse.extras import install_command
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from pulse.postgres.backoff import Backoff
@@ -179,9 +179,7 @@ def main_writer(config: settings.Settings, agents: Mapping[str, Agent] | None = 
     except (
         StartError,
         settings.SettingsError,
-        DatabaseUnreachableError,
-        SchemaError,
-        InvalidInputError,
+        PulseError,
         metrics_server.NoFreePortError,
     ) as error:
         print(f"hippocampus writer: {error}", file=sys.stderr)  # noqa: T201 - for the person who started it

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 
@@ -33,6 +35,37 @@ def test_a_project_of_the_same_name_beside_ours_is_refused(tmp_path: Path) -> No
     assert f"another project named hippocampus (version 0.1.4) is installed in {tmp_path}" in done.stderr
     assert "pip uninstall hippocampus pg-hippocampus" in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+#: What opens the library's object, a pool, and what runs the processes, without the program.
+OPENED = {
+    "object": "from hippocampus import Hippocampus\nasyncio.run(Hippocampus.connect(address, app='shop'))",
+    "pool": "from pulse import create_pool\nasyncio.run(create_pool(address))",
+    "service of ADK": (
+        "from workers.adk import session_service\nservice = session_service('hippocampus://')\n"
+        "asyncio.run(service.get_session(app_name='shop', user_id='ann', session_id='monday'))"
+    ),
+    "writer": "from workers import settings, writer\nraise SystemExit(writer.main_writer(settings.load()))",
+    "worker": "from workers import worker\nraise SystemExit(worker.main_worker('retention'))",
+}
+
+
+@pytest.mark.parametrize("what", OPENED)
+def test_the_library_and_the_processes_refuse_too(tmp_path: Path, what: str) -> None:
+    """Before they look for their database, which does not exist here; an import alone does not look for projects."""
+    distribution(tmp_path, "hippocampus/__init__.py,sha256=x,1\nhippocampus-0.1.4.dist-info/RECORD,,\n")
+    address = "postgresql://nobody@127.0.0.1:9/none"
+    script = f"import asyncio, hippocampus, pulse\nprint('imported')\naddress = {address!r}\n{OPENED[what]}"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "DATABASE_URL": address}, cwd="/",
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "imported\n"
+    last = done.stderr.splitlines()[-1]
+    assert f"another project named hippocampus (version 0.1.4) is installed in {tmp_path}" in last
+    assert "pip uninstall hippocampus pg-hippocampus" in last
+    assert (done.returncode, "Traceback" in done.stderr) == ((2, False) if what in ("writer", "worker") else (1, True))
 
 
 def test_the_rest_of_ours_after_the_other_project_was_uninstalled_is_refused(tmp_path: Path) -> None:
