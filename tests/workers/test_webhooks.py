@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import contextlib
 import datetime
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from hippocampus import ErasureService, Hippocampus, WebhookNotFoundError
 from hippocampus.webhooks.service import EVENT_TYPES, DeliveryStatus, NewWebhook, WebhookDelivery, WebhookService
 from pulse.errors import InvalidInputError
 from pulse.outbound import addresses
+from tests.support import cli_process
 from tests.support.authority import refused_contexts, server_context, trusted_authority
 from tests.support.pace import at_this_pace
 from tests.support.paths import ROOT
@@ -37,7 +40,7 @@ from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
 from workers.telemetry.metrics import Metrics
 from workers.webhooks.http_post import Answer, post
-from workers.webhooks.sender import WebhookSender
+from workers.webhooks.sender import JITTER, RETRY_AFTER_SECONDS_MAX, WebhookSender
 
 PAGE = ROOT / "docs/webhooks.md"
 LOOPBACK = "127.0.0.0/8"
@@ -144,6 +147,9 @@ async def test_each_change_is_reported_once_to_the_endpoints_of_its_app_that_wan
     assert {row["thread_id"] for row in rows[:4]} == {thread}
     assert {row["data"]["session_id"] for row in rows[:4]} == {"s1"}
     assert "quokka" not in json.dumps([row["data"] for row in rows])
+    owner = {"app_name", "user_id", "session_id"}
+    data = documented_data()
+    assert [row["data"].keys() - owner for row in rows] == [data[row["event_type"]] for row in rows]
     counts = {each.id: len(await service.deliveries(each.app_name, each.id)) for each in (every, facts, other)}
     assert counts == {every.id: 8, facts.id: 3, other.id: 0}
 
@@ -196,6 +202,14 @@ async def test_erasure_strips_the_events_and_reports_itself(pool: asyncpg.Pool, 
         ("erasure.completed", "ann", None),
     ]
     assert len(await service.deliveries("app")) == 3
+    # Of parts, what was erased.
+    await memory.erasure.erase_events("app", "bob", "s3", sequence_nums=[1])
+    kept = await memory.remember("bob", "Keeps a wombat.")
+    await memory.erasure.erase_memory("app", "bob", kept.ids[0])
+    rows = await pool.fetch("SELECT data FROM webhook_events WHERE event_type = 'erasure.completed'")
+    members = [row["data"].keys() - {"app_name", "user_id", "session_id"} for row in rows]
+    assert set.union(*members) == documented_data()["erasure.completed"]
+    assert {"erasure_id", "scope"} in members
 
 
 # How it is sent
@@ -613,31 +627,110 @@ async def test_events_are_pruned_with_their_deliveries(pool: asyncpg.Pool, dsn: 
     assert len(await service.deliveries("app")) == 1
 
 
-async def test_the_receiver_of_the_documentation_verifies_and_recognises_repetitions(
-    pool: asyncpg.Pool, dsn: str, service: WebhookService
+# What the page says
+
+
+async def test_the_commands_of_the_page_run_in_its_order_with_its_receiver(
+    pool: asyncpg.Pool, dsn: str, home: Path, service: WebhookService
 ) -> None:
-    [example] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """The worker that it names sends; its receiver verifies each delivery, and prints an event once."""
+    page = PAGE.read_text(encoding="utf-8")
+    [receiver] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    blocks = [block.splitlines() for block in re.findall(r"```sh\n(.*?)```", page, re.DOTALL)]
+    [[add], [replay, rotate]] = blocks
+    ping, deliveries = re.findall(r"`(hippocampus webhooks (?:ping|deliveries) ENDPOINT)`", page)
+    settings = {
+        "DATABASE_URL": dsn,
+        "HIPPOCAMPUS_WEBHOOK_NETWORKS": LOOPBACK,
+        "HIPPOCAMPUS_WEBHOOK_RETRY_SECONDS": "60",
+    }
+    endpoint = ""
+
+    async def run(line: str) -> subprocess.CompletedProcess[str]:
+        words = shlex.split(line.replace("ENDPOINT", endpoint))[1:]
+        done = await asyncio.to_thread(cli_process.run, home, *words, **settings)
+        assert done.returncode == 0, done.stderr
+        return done
+
     port = free_port()
-    made = await service.add("app", f"http://127.0.0.1:{port}/")
-    environment = {**os.environ, "WEBHOOK_SECRET": made.secret, "PORT": str(port)}
+    added = await run(add.replace("https://example.org/hook", f"http://127.0.0.1:{port}/hook"))
+    assert added.stdout.startswith("whsec_")
+    [endpoint] = re.findall(r"Endpoint (\S+)\.", added.stderr)
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", example, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        sys.executable,
+        *("-c", receiver),
+        env={**os.environ, "WEBHOOK_SECRET": added.stdout.strip(), "PORT": str(port)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     try:
         await until(lambda: is_served(port))
-        async with sending(pool, dsn, webhook_retry_seconds="60"):
-            first = await ended(service, await service.ping("app", made.endpoint.id))
-            await service.replay("app", made.endpoint.id, event_id=first.event_id)
-            await all_ended(service)
-            await service.rotate("app", made.endpoint.id, overlap=datetime.timedelta(0))
-            last = await service.ping("app", made.endpoint.id)
-            refused = await until(lambda: _waits_again(service, last))
-        assert (first.status, refused.response_status) == ("delivered", 401)
+        with cli_process.Running(home, "worker", "retention", **settings) as worker:
+            fact = await pool.fetchval(
+                "INSERT INTO facts (app_name, user_id, key, value, content)"
+                " VALUES ('shop', 'ann', 'pet', '\"cat\"', 'Has a cat') RETURNING id"
+            )
+            await pool.execute(
+                "INSERT INTO memories (app_name, user_id, content) VALUES ('shop', 'ann', 'not asked for')"
+            )
+            await all_ended(service, "shop")
+            await run(ping)
+            await all_ended(service, "shop")
+            assert (await run(deliveries)).stdout.count("\tdelivered\t") == 2
+            hour_ago = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+            again = await run(re.sub(r"(--since) \S+", rf"\1 {hour_ago:%Y-%m-%dT%H:%M:%SZ}", replay))
+            assert again.stdout == "1 event is sent again.\n"  # a range has no pings
+            assert [each.status for each in await all_ended(service, "shop")] == ["delivered"] * 3
+            second = (await run(rotate)).stdout
+            assert (second.startswith("whsec_"), second == added.stdout) == (True, False)
+            await run(ping)  # signed with both
+            assert {each.status for each in await all_ended(service, "shop")} == {"delivered"}
+            await run(re.sub(r"(--overlap) \d+", r"\1 0", rotate))
+            await run(ping)
+
+            async def refused() -> WebhookDelivery | None:
+                [newest, *_] = await service.deliveries("shop", limit=1)
+                return newest if newest.response_status else None
+
+            assert (await until(refused)).response_status == 401
+            worker.process.terminate()
+            worker.end()
     finally:
         process.terminate()
         output, _ = await process.communicate()
-    assert output.decode().splitlines() == [f"webhook.ping {first_data(made)}"]
+    owner = {"app_name": "shop", "user_id": "ann"}
+    pinged = f"webhook.ping { ({'app_name': 'shop', 'endpoint_id': endpoint}) }"
+    first, *rest = output.decode().splitlines()
+    data = {"change": "created", **owner, "fact_id": str(fact), "fact_type": "preference"}
+    assert (first.partition(" ")[0], ast.literal_eval(first.partition(" ")[2])) == ("fact.changed", data)
+    assert rest == [pinged, pinged]
 
 
-def first_data(made: NewWebhook) -> dict[str, str]:
-    return {"app_name": "app", "endpoint_id": str(made.endpoint.id)}
+def documented_data() -> dict[str, set[str]]:
+    """What an event of each type has, beside whose it is."""
+    page = PAGE.read_text(encoding="utf-8")
+    table = page.partition("| type |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (`[a-z.`, ]+`) \|[^|]*\| (.*) \|$", table, re.MULTILINE)
+    return {
+        name: set(re.findall(r"`(\w+)`", members))
+        for names, members in rows
+        for name in re.findall(r"`([^`]+)`", names)
+    }
+
+
+def test_the_page_names_every_type_and_the_defaults() -> None:
+    assert set(documented_data()) == set(EVENT_TYPES)
+    page, settings = PAGE.read_text(encoding="utf-8"), Settings()
+    assert f"within {settings.webhook_timeout_seconds:g} seconds** (`HIPPOCAMPUS_WEBHOOK_TIMEOUT_SECONDS`)" in page
+    assert f"at most {settings.webhook_concurrency} deliveries at once (`HIPPOCAMPUS_WEBHOOK_CONCURRENCY`)" in page
+    assert f"{settings.webhook_endpoint_concurrency} of them to one endpoint" in page
+    assert f"kept for {settings.webhook_keep_days:g} days (`HIPPOCAMPUS_WEBHOOK_KEEP_DAYS`)" in page
+    [(delays, share)] = re.findall(
+        r"sent again after ([^a-z]*s, .*) h, each up to a (\w+) longer \(`HIPPOCAMPUS_WEBHOOK_RETRY_SECONDS`\)", page
+    )
+    seconds = []
+    for number, unit in re.findall(r"(\d+)(?: (s|min))?", delays):
+        seconds.append(int(number) * {"s": 1, "min": 60}.get(unit, 3600))
+    assert ",".join(map(str, seconds)) == settings.webhook_retry_seconds
+    assert (share, "not before that, up to a day" in page) == ("fifth", True)
+    assert (JITTER, RETRY_AFTER_SECONDS_MAX) == (1 / 5, 86400)
