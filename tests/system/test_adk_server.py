@@ -33,11 +33,20 @@ pytestmark = pytest.mark.system
 SESSIONS = "/apps/companion/users/ada/sessions"
 ADK = (sys.executable, "-m", "google.adk.cli")
 ADDRESSES = tuple(f"--{kind}_service_uri=hippocampus://" for kind in ("session", "memory", "artifact"))
-#: In the place of Google Cloud's program: it keeps the folder that would be built and deployed.
+#: In the place of Google Cloud's program: it keeps the folder that would be built, which is after --source or the last.
 GCLOUD = """#!/bin/sh
-while [ "$1" != --source ]; do shift; done
-cp -R "$2" "$STAGED"
+case "$1 $2" in
+    "run deploy" | "builds submit") ;;
+    *) exit 0 ;;
+esac
+for folder; do
+    [ "$before" = --source ] && break
+    before=$folder
+done
+cp -R "$folder" "$STAGED"
 """
+#: What each target needs to be named.
+DEPLOYED_TO = {"cloud_run": (), "gke": ("--cluster_name=c",)}
 
 
 @pytest.fixture
@@ -140,23 +149,28 @@ def services_py() -> str:
     return str(shown)
 
 
+@pytest.mark.parametrize("target", DEPLOYED_TO)
 async def test_what_adk_deploy_builds_keeps_its_sessions_here(
-    agents: Path, tmp_path: Path, dsn: str, home: Path, pool: asyncpg.Pool
+    agents: Path, tmp_path: Path, dsn: str, home: Path, pool: asyncpg.Pool, target: str
 ) -> None:
-    """With the three things of the page. Google Cloud's program is a stub, which keeps what it would upload; the server
-    is started from that folder as the Dockerfile says."""
+    """With the three things of the page. Google Cloud's programs are stubs, which keep what would be uploaded; the
+    server is started from that folder as the Dockerfile says."""
     (agents / "companion" / "requirements.txt").write_text("./pg_hippocampus.whl[adk]\n")
     (tmp_path / "services.py").write_text(services_py())
     gcloud = tmp_path / "bin" / "gcloud"
     gcloud.parent.mkdir()
     gcloud.write_text(GCLOUD)
-    gcloud.chmod(0o755)
+    kubectl = gcloud.with_name("kubectl")
+    kubectl.write_text("#!/bin/sh\n")
+    for stub in (gcloud, kubectl):
+        stub.chmod(0o755)
     staged = tmp_path / "staged"
     environment = cli_process.environment(home, DATABASE_URL=dsn, STAGED=str(staged))
     environment["PATH"] = f"{gcloud.parent}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
-        [*ADK, "deploy", "cloud_run", "--project=p", "--region=r", f"--temp_folder={tmp_path / 'building'}", *ADDRESSES,
-         "--extra_packages", "services.py", str(agents / "companion")],
+        [*ADK, "deploy", target, *DEPLOYED_TO[target], "--project=p", "--region=r",
+         f"--temp_folder={tmp_path / 'building'}", *ADDRESSES, "--extra_packages", "services.py",
+         str(agents / "companion")],
         env=environment, cwd=tmp_path, check=False, capture_output=True, text=True, timeout=WAIT_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
