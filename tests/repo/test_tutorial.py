@@ -1,4 +1,6 @@
-"""The tutorial is true: its blocks run in its order, in one shell, with a server of OpenAI's API in Ollama's place.
+"""The tutorial is true: its command installs what its blocks need, and they run in its order, in one shell.
+
+A server of OpenAI's API is in Ollama's place.
 
 The database is the embedded one, in a home that does not exist yet, and the console is requested where the page has it.
 """
@@ -8,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import signal
+import subprocess
 import sys
-import zipfile
-from email import message_from_bytes
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import cli_process, forked_command
+from tests.support import cli_process
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.paths import ROOT
+from tests.support.pins import constraints
 from workers.settings import Settings
 
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -48,30 +53,41 @@ def test_the_command_that_installs_has_the_extras_of_what_the_page_runs() -> Non
     assert set(words.split(",")) == EXTRAS
 
 
-@pytest.mark.system
-def test_the_wheel_has_the_extras_and_the_program_of_the_page(built: tuple[Path, str]) -> None:
-    """An extra that a distribution does not have is only a warning of pip's."""
-    (wheel,) = built[0].glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        (folder,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
-        about = message_from_bytes(archive.read(f"{folder}/METADATA"))
-        programs = archive.read(f"{folder}/entry_points.txt").decode()
-    assert set(about.get_all("Provides-Extra", [])) >= EXTRAS
-    assert re.search(r"^hippocampus ?= ?workers\.__main__:main$", programs, re.MULTILINE)
+@pytest.fixture
+def installed() -> Iterator[Path]:
+    """The programs of a new environment, in which the page's command has installed this checkout.
+
+    The server's own user can enter it.
+    """
+    (command,) = re.findall(r"`(pip install '/path/to/the/checkout\[[^']+\]')`", PAGE)
+    with tempfile.TemporaryDirectory(prefix="hippo-tutorial-") as folder:
+        Path(folder).chmod(0o711)
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        programs = Path(folder) / "bin"
+        words = shlex.split(command.replace("/path/to/the/checkout", str(ROOT)))
+        done = subprocess.run(
+            [programs / words[0], *words[1:]],
+            cwd=folder,
+            env={**os.environ, "PIP_CONSTRAINT": str(constraints(Path(folder)))},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        # An extra that a distribution does not have is only a warning.
+        assert "does not provide the extra" not in done.stderr
+        yield programs
 
 
 @pytest.mark.system
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="`up --detach` needs /proc")
-async def test_each_step_of_the_tutorial_runs(home: Path, tmp_path: Path) -> None:
-    """`hippocampus` is this checkout's, and the ports are free ones: the page has the default."""
+@pytest.mark.timeout(900)
+async def test_each_step_of_the_tutorial_runs(installed: Path, home: Path, tmp_path: Path) -> None:
+    """From the installation on; the ports are free ones: the page has the default."""
     assert not home.exists()
     (tmp_path / "visit.py").write_text(VISIT)
     ((port, path),) = CONSOLE.findall(PAGE)
     assert int(port) == Settings().api_port
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "python"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    program.chmod(0o755)
     script: list[str] = []
     shown: list[str] = []
     for language, code in BLOCK.findall(PAGE):
@@ -87,31 +103,31 @@ async def test_each_step_of_the_tutorial_runs(home: Path, tmp_path: Path) -> Non
     script.insert(-1, f"echo '== step'\n! HIPPOCAMPUS_GENERATOR_BASE_URL=http://127.0.0.1:9/v1 {asked}")
     script.insert(-1, f"echo '== step'\npython visit.py {path}")
     script.insert(-1, f"echo '== step'\n(unset HIPPOCAMPUS_GENERATOR_BASE_URL\n{asked}\n{asked})")
-    with forked_command.served(tmp_path / "bin"):
-        async with FakeOpenAI(listed=("qwen3:8b",)) as fake:
-            text = "set -e\n" + "\n".join(script)
-            assert OLLAMA in text
-            settings = cli_process.environment(home, HIPPOCAMPUS_API_PORT="0", OPENAI_API_KEY="")
-            assert "DATABASE_URL" not in settings
-            settings["PATH"] = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-            shell = await asyncio.create_subprocess_exec(
-                "/bin/sh",
-                "-c",
-                text.replace(OLLAMA, fake.url),
-                cwd=tmp_path,
-                env=settings,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-            )
-            try:
-                said = (await asyncio.wait_for(shell.communicate(), timeout=240))[0].decode()
-            finally:
-                if shell.returncode is None:
-                    os.killpg(shell.pid, signal.SIGKILL)
-                if cli_process.processes_of(home):
-                    cli_process.run(home, "down")
+    async with FakeOpenAI(listed=("qwen3:8b",)) as fake:
+        text = "set -e\n" + "\n".join(script)
+        assert OLLAMA in text
+        settings = cli_process.environment(home, HIPPOCAMPUS_API_PORT="0", OPENAI_API_KEY="")
+        assert "DATABASE_URL" not in settings
+        settings["PATH"] = f"{installed}:{os.environ['PATH']}"
+        del settings["PYTHONPATH"]
+        shell = await asyncio.create_subprocess_exec(
+            "/bin/sh",
+            "-c",
+            text.replace(OLLAMA, fake.url),
+            cwd=tmp_path,
+            env=settings,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            said = (await asyncio.wait_for(shell.communicate(), timeout=480))[0].decode()
+        finally:
+            if shell.returncode is None:
+                os.killpg(shell.pid, signal.SIGKILL)
+            if cli_process.processes_of(home):
+                cli_process.run(home, "down")
     assert shell.returncode == 0, said
     _, first, model, worked, agent, unreachable, console, without, last = said.split("== step\n")
     (expected,) = shown

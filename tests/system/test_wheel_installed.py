@@ -20,6 +20,7 @@ from tests.conftest import cloned, dsn_of
 from tests.support import cli_process
 from tests.support.mcp_scene import answer
 from tests.support.paths import ROOT
+from tests.support.pins import constraints
 from tests.support.waiting import WAIT_SECONDS, until
 from workers.embedded.server import EmbeddedServer
 
@@ -58,11 +59,9 @@ def installed(built: tuple[Path, str]) -> Installed:
     folder, said = built
     (wheel,) = folder.glob("*.whl")
     (sdist,) = folder.glob("*.tar.gz")
-    pins = re.findall(r"^[a-z0-9._-]+==[^ ;\\]+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    (folder / "constraints.txt").write_text("\n".join(pins))
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
-    pip = [python, "-m", "pip", "install", "--quiet", "--constraint", folder / "constraints.txt", f"{wheel}[cli]"]
+    pip = [python, "-m", "pip", "install", "--quiet", "--constraint", constraints(folder), f"{wheel}[cli]"]
     pip_done = subprocess.run(pip, capture_output=True, text=True, check=False, cwd="/")
     assert pip_done.returncode == 0, pip_done.stderr
     return Installed(wheel, sdist, python, said)
@@ -100,14 +99,12 @@ async def test_an_mcp_client_starts_the_wheel_without_an_installation_and_a_data
     installed: Installed, home: Path, tmp_path: Path
 ) -> None:
     """As `uvx` does: the official client starts it, and it remembers in an embedded server, which ends with it."""
-    pins = re.findall(r"^[a-z0-9._-]+==[^ ;\\]+", (ROOT / "requirements-dev.lock").read_text(), re.MULTILINE)
-    (tmp_path / "constraints.txt").write_text("\n".join(pins))
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "PIPX_HOME": str(tmp_path / "pipx"),
         "PIPX_BIN_DIR": str(tmp_path / "bin"),
-        "PIP_CONSTRAINT": str(tmp_path / "constraints.txt"),
+        "PIP_CONSTRAINT": str(constraints(tmp_path, "requirements-dev.lock")),
         "HIPPOCAMPUS_HOME": str(home),
     }
     spec = f"pg-hippocampus[mcp,embedded] @ {installed.wheel.as_uri()}"
