@@ -226,7 +226,7 @@ async def within(max_seconds: float) -> AsyncIterator[None]:
         if not limit.expired():
             raise
         raise TransientProviderError(
-            f"there was no answer within {max_seconds:g} s: raise max_seconds, or try again", code="timeout"
+            f"there was no answer within {max_seconds:g} s: allow more time, or try again", code="timeout"
         ) from error
 
 
