@@ -21,7 +21,7 @@ from pulse.postgres import hosts
 from pulse.postgres.statements import Statements
 from workers import migrate
 from workers.models import reach
-from workers.models.factory import make_embedder, make_generator, make_reranker
+from workers.models.factory import make_model
 from workers.pools import POOLS
 from workers.process import ports
 from workers.process.roles import OPTIONAL_ROLES, ROLES
@@ -31,7 +31,6 @@ from workers.telemetry import queue_state
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
     from pulse.database import Connection
 
 _STATEMENTS = Statements("workers", "doctor.sql")
@@ -162,12 +161,12 @@ def _of_the_process(config: Settings) -> Iterator[Finding]:
 async def _of_the_model(config: Settings, kind: Kind) -> Finding:
     """Say which model is used, and ask its server whether it would answer."""
     chosen = config.chosen(kind)
-    if chosen.provider == "local" and kind != "reranker":
+    if reach.calls_no_model(chosen):
         return Finding(check=kind, verdict="ok", found=f"{chosen.name}: no model is called")
     key = "" if chosen.api_key is None else f", key {show_secret(chosen.api_key)}"
     used = f"{chosen.name}{f' at {chosen.base_url}' if chosen.base_url else ''}{key}"
     try:
-        model = _made(config, kind)
+        model = make_model(config, kind)
     except ValueError as error:
         return Finding(check=kind, verdict="problem", found=used, fix=str(error))
     try:
@@ -203,17 +202,6 @@ async def _of_the_sandbox(config: Settings) -> Finding:
         found=f"{used}: {fault}",
         fix="tools of code do not run until it works: correct HIPPOCAMPUS_SANDBOX or what it names (docs/sandbox.md)",
     )
-
-
-def _made(config: Settings, kind: Kind) -> Generator | Embedder | ModelReranker:
-    if kind == "generator":
-        return make_generator(config)
-    if kind == "embedder":
-        return make_embedder(config)
-    # A model that runs in this process has to be loaded first; searches wait for none.
-    reranker = make_reranker(config.model_copy(update={"rerank_seconds": config.generate_timeout_seconds}))
-    assert reranker is not None  # noqa: S101 - it is one of the kinds
-    return reranker
 
 
 async def _of_the_way(connection: Connection, config: Settings) -> AsyncIterator[Finding]:

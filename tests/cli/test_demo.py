@@ -310,7 +310,9 @@ async def test_a_demo_repeats_that_a_model_is_not_reached(monkeypatch: pytest.Mo
             await until(lambda: written.getvalue().count("\n") >= 2)
     advice = f"check that the server is running and reachable at {url} (HIPPOCAMPUS_GENERATOR_BASE_URL)"
     lines = written.getvalue().splitlines()
-    assert all(line.startswith("The generator openai:gpt-5.4-mini: ") and advice in line for line in lines)
+    assert all(
+        line.startswith("The generator openai:gpt-5.4-mini is not reached: ") and advice in line for line in lines
+    )
 
 
 def test_an_unreachable_server_is_named(home: Path) -> None:

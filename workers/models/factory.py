@@ -14,11 +14,28 @@ from workers.settings import SettingsError
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver
     from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
+    from hippocampus.providers.registry import Kind
     from workers.settings import ChosenModel, Settings
 
 
 #: The part that the call may take of the time that a search gives its reranker.
 _CALL_PART = 0.9
+
+
+def make_model(settings: Settings, kind: Kind) -> Generator | Embedder | ModelReranker:
+    """Return the chosen model of a kind, to be asked whether it answers; the caller closes it.
+
+    Raises:
+        SettingsError: as `make_generator` and its siblings.
+    """
+    if kind == "generator":
+        return make_generator(settings)
+    if kind == "embedder":
+        return make_embedder(settings)
+    # A model that runs in this process has to be loaded first; searches wait for none.
+    reranker = make_reranker(settings.model_copy(update={"rerank_seconds": settings.generate_timeout_seconds}))
+    assert reranker is not None  # noqa: S101 - it is one of the kinds
+    return reranker
 
 
 def make_generator(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Generator:

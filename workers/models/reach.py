@@ -1,23 +1,27 @@
 """Whether the chosen models would answer: reported at the start of a process and every minute until they do.
 
-Jobs and searches report failed calls themselves; a person who has just started the program has none yet.
+Jobs and searches report failed calls themselves; a person who has just started the program has none yet. Roles log it,
+`demo` and `up --detach` print it, and `status` and `doctor` ask again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
 from hippocampus.errors import PermanentProviderError, ProviderError
 from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
 from hippocampus.providers.protocols import Checkable
+from workers.models.factory import make_model
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
-    from workers.settings import ChosenModel
+    from hippocampus.providers.registry import Kind
+    from workers.settings import ChosenModel, Settings
 
 _log = structlog.get_logger("workers.models.reach")
 
@@ -52,6 +56,68 @@ def advice(chosen: ChosenModel, fault: ProviderError) -> str:
         return f"wait: it may be downloaded now ({variable}); searches do without it until then, and jobs wait"
     at = chosen.base_url or "the provider's own address"
     return f"check that the server is running and reachable at {at} ({variable}_BASE_URL); jobs wait until it answers"
+
+
+def calls_no_model(chosen: ChosenModel) -> bool:
+    """Whether it works by rules alone."""
+    return chosen.provider == "local" and chosen.kind != "reranker"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Whether a chosen model answers.
+
+    Attributes:
+        state: `not_asked` if it runs in the processes themselves, or offers no check.
+        error, remedy: why it is not reached, and what to do; no remedy where the error has it.
+    """
+
+    kind: Kind
+    model: str
+    state: Literal["reached", "not_reached", "not_asked"]
+    error: str | None = None
+    remedy: str | None = None
+
+    @property
+    def said(self) -> str:
+        """All of it for people, as the end of a sentence about this kind of model."""
+        if self.state == "reached":
+            return f"{self.model} answers"
+        if self.state == "not_asked":
+            return f"{self.model}: there is no server to ask"
+        reasons = (each.rstrip(".") for each in (self.error, self.remedy) if each)
+        return f"{self.model} is not reached: {': '.join(reasons)}."
+
+
+def reach_of(chosen: ChosenModel, fault: ProviderError | None) -> Reach:
+    """Return what the check of a model has found."""
+    if fault is None:
+        return Reach(kind=chosen.kind, model=chosen.name, state="reached")
+    return Reach(
+        kind=chosen.kind, model=chosen.name, state="not_reached", error=str(fault), remedy=advice(chosen, fault)
+    )
+
+
+async def survey(settings: Settings) -> list[Reach]:
+    """Ask the server of each chosen model once. No model is loaded into this process."""
+    return list(await asyncio.gather(*(_ask(settings, kind) for kind in settings.kinds)))
+
+
+async def _ask(settings: Settings, kind: Kind) -> Reach:
+    chosen = settings.chosen(kind)
+    not_asked = Reach(kind=kind, model=chosen.name, state="not_asked")
+    if calls_no_model(chosen):
+        return not_asked
+    try:
+        model = make_model(settings, kind)
+    except ValueError as error:
+        return Reach(kind=kind, model=chosen.name, state="not_reached", error=str(error))
+    try:
+        if isinstance(model, InProcessEmbedder | InProcessReranker) or not isinstance(model, Checkable):
+            return not_asked
+        return reach_of(chosen, await fault_of(model))
+    finally:
+        await model.close()
 
 
 def log_reach(chosen: ChosenModel, fault: ProviderError | None) -> None:

@@ -26,7 +26,7 @@ from workers.intake import conversations, samples
 from workers.intake.conversations import ConversationFile
 from workers.intake.ingest import Ingested, ingest
 from workers.models.factory import make_embedder, make_generator
-from workers.models.reach import REPEAT_SECONDS, advice, report_unreachable
+from workers.models.reach import REPEAT_SECONDS, reach_of, report_unreachable
 from workers.process.roles import RoleFailedError
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ async def _report_unreachable(config: Settings, screen: Console, *, repeat_secon
     """Show which models do not answer and what to do, at once and again each minute, until they do."""
 
     def show(chosen: ChosenModel, fault: ProviderError | None) -> None:
-        state = "It answers now." if fault is None else f"{str(fault).rstrip('.')}: {advice(chosen, fault)}."
-        screen.print(Text(f"The {chosen.kind} {chosen.name}: {state}", style="yellow"), soft_wrap=True)
+        found = reach_of(chosen, fault)
+        screen.print(Text(f"The {found.kind} {found.said}", style="yellow"), soft_wrap=True)
 
     generator, embedder = make_generator(config), make_embedder(config)
     models = ((config.chosen("generator"), generator), (config.chosen("embedder"), embedder))

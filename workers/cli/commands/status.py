@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from workers.cli import databases, output
 from workers.cli.installation import Installation
 from workers.cli.options import json_option
 from workers.cli.watching import Watch, watch_options
+from workers.models import reach
 from workers.process.roles import OPTIONAL_ROLES, ROLES
 from workers.telemetry import overview
 from workers.telemetry.discovery import SEEN_SECONDS_MAX
@@ -57,6 +60,7 @@ class _Status:
     breakers: list[overview.Breaker]
     limits: list[overview.Limit]
     refused_texts: list[overview.RefusedTexts]
+    models: list[reach.Reach]
     queues: list[overview.Queue]
 
 
@@ -64,16 +68,32 @@ class _Status:
 @watch_options
 @json_option
 def command(watch: Watch, as_json: bool) -> None:
-    """Show which roles run, how many jobs wait and how long, what failed, what is not consolidated, what models cost.
+    """Show which roles run, how many jobs wait and how long, what failed, whether the models answer, what they cost.
 
-    A role runs if it reported within the last minute. With --watch the screen is refreshed until Ctrl-C, which ends it
-    with exit code 0; a pipe gets one block after another.
+    A role runs if it reported within the last minute. The models of this environment's settings are asked whether they
+    answer, for at most eight seconds. With --watch the screen is refreshed until Ctrl-C, which ends it with exit code
+    0, and the models are asked each minute; a pipe gets one block after another.
     """
     config = settings.load()
-    watch.run(lambda pool: _read(config, pool), _write, document_of=output.plain if as_json else None)
+    models = _Models(config)
+    watch.run(lambda pool: _read(config, models, pool), _write, document_of=output.plain if as_json else None)
 
 
-async def _read(config: Settings, pool: Pool) -> _Status:
+class _Models:
+    """Whether the models answer; asked again once that is a minute old, since a check may cost something."""
+
+    def __init__(self, config: Settings) -> None:
+        self._config = config
+        self._asked_at = -math.inf  # by time.monotonic()
+        self._found: list[reach.Reach] = []
+
+    async def read(self) -> list[reach.Reach]:
+        if time.monotonic() - self._asked_at >= reach.REPEAT_SECONDS:
+            self._asked_at, self._found = time.monotonic(), await reach.survey(self._config)
+        return self._found
+
+
+async def _read(config: Settings, models: _Models, pool: Pool) -> _Status:
     return _Status(
         database=databases.name_of(config),
         installation=_installation(config),
@@ -85,6 +105,7 @@ async def _read(config: Settings, pool: Pool) -> _Status:
         breakers=await overview.breakers(pool),
         limits=await overview.limits(pool),
         refused_texts=await overview.refused_texts(pool),
+        models=await models.read(),
         queues=await overview.queues(pool),
     )
 
@@ -189,6 +210,7 @@ def _of_the_work(found: _Status) -> _Lines:
 
 
 def _of_the_models(found: _Status) -> _Lines:
+    models = [(each.kind, each.said, "red" if each.state == "not_reached" else "") for each in found.models]
     open_ = [each for each in found.breakers if each.state != "closed"]
     lines = [("breaker", f"{each.name} is {each.state.replace('_', ' ')}: {each.reason}", "red") for each in open_] or [
         ("breaker", "none is open", "")
@@ -201,4 +223,4 @@ def _of_the_models(found: _Status) -> _Lines:
     spend = found.spend
     calls = f"{spend.generate_calls:,} generate and {spend.embed_calls:,} embed calls"
     tokens = f"{spend.prompt_tokens:,} tokens in and {spend.output_tokens:,} out"
-    return [*lines, ("spend", f"{calls}, {tokens}", "")]
+    return [*models, *lines, ("spend", f"{calls}, {tokens}", "")]

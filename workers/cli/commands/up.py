@@ -6,7 +6,9 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +21,7 @@ from workers import settings
 from workers.cli import databases, exit_codes, interrupts, output, running
 from workers.cli.installation import Installation, State
 from workers.cli.options import agents_option
+from workers.models import reach
 from workers.process.roles import ROLES, RoleFailedError
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue")
 _WIDTH = max(len(role.name) for role in ROLES)
+#: From when every role is ready: a check, begun earlier, with what it imports.
+_ASKED_SECONDS_MAX = reach.CHECK_SECONDS_MAX + 1.0
 
 
 @click.command(
@@ -147,7 +152,7 @@ def _detach(config: Settings, installation: Installation, agents: tuple[str, ...
     while True:
         descriptor = installation.claim()
         if descriptor is not None:
-            return _start(installation, descriptor)
+            return _start(config, installation, descriptor)
         state = installation.wait_until_ready()
         if state is not None:
             if config.dsn is not None and not databases.is_same(config, state.database_url or ""):
@@ -161,10 +166,11 @@ def _detach(config: Settings, installation: Installation, agents: tuple[str, ...
                     " first, and run the same command again."
                 )
             click.echo(_already_running(installation, state), err=True)
+            _report_unreachable(_asked(config))
             return state
 
 
-def _start(installation: Installation, descriptor: int) -> State:
+def _start(config: Settings, installation: Installation, descriptor: int) -> State:
     """Start the installation as a process of its own session, and wait until it is ready.
 
     Raises:
@@ -187,7 +193,12 @@ def _start(installation: Installation, descriptor: int) -> State:
             os.close(log)
             # The lock is the new process's alone from here on.
             os.close(descriptor)
+        # Meanwhile: models that answer do not lengthen the start.
+        asked = _asked(config)
         state = installation.wait_until_ready()
+        if state is not None:
+            click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
+            _report_unreachable(asked)
     except KeyboardInterrupt:
         with interrupts.postponed():
             process.terminate()
@@ -197,8 +208,35 @@ def _start(installation: Installation, descriptor: int) -> State:
         failure = settings.SettingsError if process.wait() == exit_codes.USAGE else click.ClickException
         last = _last_line(installation.log_path)
         raise failure(f"{last} Nothing is left running. Log: {installation.log_path}")
-    click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
     return state
+
+
+def _asked(config: Settings) -> Future[list[reach.Reach]]:
+    """Ask the models in a thread that ends with this process, whatever it waits for."""
+    found: Future[list[reach.Reach]] = Future()
+
+    def ask() -> None:
+        try:
+            found.set_result(asyncio.run(reach.survey(config)))
+        except BaseException as error:  # noqa: BLE001 - raised where the result is read
+            found.set_exception(error)
+
+    threading.Thread(target=ask, name="models", daemon=True).start()
+    return found
+
+
+def _report_unreachable(asked: Future[list[reach.Reach]]) -> None:
+    """Say which models are not reached; the roles log the same, each minute."""
+    try:
+        found = asked.result(_ASKED_SECONDS_MAX)
+    except TimeoutError:
+        click.echo("Whether the models answer is not known yet: `hippocampus status` says.", err=True)
+        return
+    lines = [f"The {each.kind} {each.said}" for each in found if each.state == "not_reached"]
+    for line in lines:
+        click.echo(line, err=True)
+    if lines:
+        click.echo("`hippocampus status` says whether that is still so.", err=True)
 
 
 def _last_line(log: Path) -> str:
