@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.support.fake_api import FakeApi
 from tests.support.fake_gemini import FakeGemini
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.provider_conformance import (
+    ENGLISH,
     AnswererConformance,
     EmbedderConformance,
     EmbedderFaults,
@@ -145,6 +147,51 @@ class TestAnthropicGenerator(_Anthropic, _Generates):
     @pytest.fixture
     def connect(self, fake: FakeAnthropic, models: list[Any]) -> Connect:
         return anthropic_connect(fake, models)
+
+
+class TestAnthropicFeatures(_Anthropic):
+    """What a model, or a server with Anthropic's API, does not take is left out."""
+
+    @pytest.fixture
+    def connect(self, fake: FakeAnthropic, models: list[Any]) -> Connect:
+        return anthropic_connect(fake, models)
+
+    @pytest.mark.parametrize("lacks", [(), ("json_schema",), ("temperature",), ("json_schema", "temperature")])
+    async def test_they_are_found_once(self, fake: FakeAnthropic, connect: Connect, lacks: tuple[str, ...]) -> None:
+        """By short requests before the first call. Facts and summaries come without a schema too."""
+        fake.lacks = frozenset(lacks)
+        generator = connect(features=None)
+        (first,) = await generator.reflect([ENGLISH])
+        *probes, asked = fake.requests
+        assert len(probes) == len(lacks) + 1
+        assert all(len(json.dumps(probe.body)) < 800 for probe in probes)
+        assert "BEGIN CONVERSATION" in json.dumps(asked.body)
+        assert first.facts
+        fake.requests.clear()
+        (summary,) = await generator.summarize([ENGLISH])
+        assert summary.text
+        (request,) = fake.requests
+        accepted = {"json_schema": "output_config", "temperature": "temperature"}
+        used = {parameter for name, parameter in accepted.items() if name not in lacks}
+        assert set(request.body) == {"model", "max_tokens", "messages", "system", *used}
+
+    async def test_a_reply_without_a_schema_is_repaired(self, fake: FakeAnthropic, connect: Connect) -> None:
+        """Nothing but the prompt asks for the form: a reply that lacks it is sent back once."""
+        fake.lacks = frozenset({"json_schema"})
+        generator = connect(features=None)
+        await generator.summarize([ENGLISH])
+        fake.requests.clear()
+        fake.script("text", text="Here is what I found: she lives in Porto.")
+        (repaired,) = await generator.reflect([ENGLISH])
+        assert repaired.facts
+        assert [len(request.body["messages"]) for request in fake.requests] == [1, 3]
+        assert not any("output_config" in request.body for request in fake.requests)
+
+    async def test_those_set_by_hand_are_not_probed(self, fake: FakeAnthropic, connect: Connect) -> None:
+        fake.lacks = frozenset({"json_schema", "temperature"})
+        await connect(features=frozenset()).summarize([ENGLISH])
+        (request,) = fake.requests
+        assert not {"output_config", "temperature"} & set(request.body)
 
 
 class TestGeminiGenerator(_Gemini, _Generates):
