@@ -20,6 +20,7 @@ import websockets
 
 from pulse.events import Event, EventActions
 from pulse.http.edge.bodies import Admission, ReadAdmission, StreamAdmission
+from pulse.postgres.statements import observe_statements
 from pulse.runs.agents import RunContext
 from tests.support.agui_rules import Reducer, StreamRules
 from tests.support.live_writer import LiveWriter, serving
@@ -200,6 +201,43 @@ async def test_a_client_joins_those_that_came_while_it_was_away(writer: LiveWrit
     await asyncio.gather(*following)
     for each in (fresh, back):
         assert [message["content"] for message in each.reducer.messages] == ["hello", "hello ", "more"]
+
+
+@pytest.mark.parametrize("kind", ["a run of an agent", "an event of no run"])
+async def test_the_conversation_is_read_once_for_all_sockets_of_a_thread(
+    writer: LiveWriter, client: httpx.AsyncClient, kind: str
+) -> None:
+    """Forty sockets wait together: what begins next is looked up, and the conversation before it read, once for all of
+    them, and each gets the whole of it. From then on it is not read again."""
+    sockets_max = 40
+    await client.post(SESSIONS, json={"session_id": "t"})
+    await say(writer, "t", "before")
+    url = f"{writer.url.replace('http', 'ws')}/ws/events/t?{httpx.QueryParams(frames='envelope')}"
+
+    async def received(opened: Any, reducer: Reducer, runs: int) -> None:
+        while len(reducer.ends) < runs:
+            reducer.event(json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))["chunk"])
+
+    ran: list[str] = []
+    async with contextlib.AsyncExitStack() as stack:
+        sockets = [
+            (await stack.enter_async_context(websockets.connect(url, additional_headers=OWNER)), Reducer())
+            for _ in range(sockets_max)
+        ]
+        await joined(writer, sockets_max)
+        stack.callback(observe_statements(lambda name, _seconds, _is_done: ran.append(name)))
+        for n in range(2):
+            if kind == "a run of an agent":
+                await run_agent(client, asked("t", f"r{n}", f"question {n}"))
+            else:
+                await say(writer, "t", f"question {n}")
+            await asyncio.gather(*(received(*each, n + 1) for each in sockets))
+    texts = ["before"]
+    for n in range(2):
+        texts += [f"question {n}", *([f"question {n} "] if kind == "a run of an agent" else [])]
+    assert all([message["content"] for message in each.messages] == texts for _, each in sockets)
+    assert ran.count("streams.conversation") == 1
+    assert ran.count("streams.next_run") < sockets_max
 
 
 async def test_changes_of_shared_state_by_other_sessions_arrive_live(
