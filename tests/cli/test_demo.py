@@ -241,14 +241,30 @@ def test_a_file_that_only_ingest_takes_is_refused(home: Path, tmp_path: Path, wr
     assert not home.exists()
 
 
-@pytest.mark.usefixtures("first")
-def test_ctrl_c_stops_it_and_everything_it_started(demo_home: Path) -> None:
-    with cli_process.Running(demo_home, "demo") as demo:
+def test_ctrl_c_stops_it_and_everything_it_started(made_home: Path) -> None:
+    """Its jobs wait for a model, so that it does not end by itself meanwhile."""
+    away = {"HIPPOCAMPUS_GENERATOR": "openai:gpt-5.4-mini", "HIPPOCAMPUS_GENERATOR_BASE_URL": "http://127.0.0.1:9/v1"}
+    with cli_process.Running(made_home, "demo", **away) as demo:
         until_sync(lambda: len(demo.children()) == 4)
         demo.process.send_signal(signal.SIGINT)
         code, said = demo.end()
     assert code == 130, said
     assert "interrupted" in said
+    assert "Traceback" not in said
+    assert cli_process.processes_of(made_home) == []
+
+
+@pytest.mark.usefixtures("first")
+def test_ctrl_c_while_it_stops_by_itself_leaves_no_role_behind(demo_home: Path) -> None:
+    """The others have ended, and one role takes longer: it is still waited for, and killed in the end."""
+    with cli_process.Running(demo_home, "demo") as demo:
+        demo.read_until("Summaries (")
+        os.kill(demo.children()["retention"], signal.SIGSTOP)
+        until_sync(lambda: set(demo.children()) == {"retention"})
+        demo.process.send_signal(signal.SIGINT)
+        code, said = demo.end()
+    assert code == 130, said
+    assert said.endswith("interrupted\n")
     assert "Traceback" not in said
     assert cli_process.processes_of(demo_home) == []
 

@@ -49,6 +49,43 @@ def test_ctrl_c_while_the_program_is_imported_ends_it_quietly(module: str, tmp_p
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "hippocampus: interrupted\n")
 
 
+def test_ctrl_c_as_the_keeper_of_the_server_is_started_leaves_neither_behind(made_home: Path, tmp_path: Path) -> None:
+    """The process is made, and the program does not know it yet: it would keep the server for seconds."""
+    program = """
+import signal, subprocess, sys
+from pathlib import Path
+from workers.cli import databases
+from workers.embedded import keeper
+from workers.settings import load
+
+class Interrupted(subprocess.Popen):
+    def __init__(self, command, **options):
+        super().__init__(command, **options)
+        if keeper.__name__ in command:
+            signal.raise_signal(signal.SIGINT)
+
+keeper.subprocess.Popen = Interrupted
+try:
+    with databases.opened(load(), keep_seconds=5.0):
+        print("running")
+except KeyboardInterrupt:
+    print("stopped")
+"""
+    said = tmp_path / "said"
+    # Not a pipe, whose end a keeper that is left behind would hold.
+    with said.open("w") as file:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=cli_process.environment(made_home),
+            stdout=file,
+            stderr=file,
+            check=False,
+            timeout=cli_process.COMMAND_SECONDS,
+        )
+    assert cli_process.processes_of(made_home) == []
+    assert (done.returncode, said.read_text()) == (0, "stopped\n")
+
+
 def test_nothing_is_imported_before_ctrl_c_ends_it_quietly() -> None:
     """Until then, an interrupt is Python's traceback: no module may be loaded that Python has not loaded itself."""
     script = "import sys; known = set(sys.modules); import workers.__main__; print(*sorted(set(sys.modules) - known))"

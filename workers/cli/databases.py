@@ -74,11 +74,12 @@ def opened(config: Settings, *, create: bool = False, keep_seconds: float | None
     interrupts.raise_on_all()
     stack = contextlib.ExitStack()
     try:
-        # Within the try: a postponed interrupt is raised at the block's end, when the server runs.
+        # Within the try: a postponed interrupt is raised at the block's end, when the server and its keeper run. One
+        # that came as the keeper's process is made would leave it behind, and the server with it.
         with interrupts.postponed():
             server.start()
-        if keep_seconds is not None:
-            stack.enter_context(keeper.kept(config.home, grace_seconds=keep_seconds))
+            if keep_seconds is not None:
+                stack.enter_context(keeper.kept(config.home, grace_seconds=keep_seconds))
         yield config.model_copy(update={"database_url": SecretStr(server.dsn)})
     finally:
         with interrupts.postponed():

@@ -111,7 +111,13 @@ class RoleSupervisor:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        stopping = asyncio.create_task(self.stop())
+        try:
+            await asyncio.shield(stopping)
+        except asyncio.CancelledError:
+            # It stops already: no role may be left behind for that. `kill` is what does not wait.
+            await stopping
+            raise
 
     @property
     def pids(self) -> dict[str, int]:
