@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,12 +16,13 @@ from uuid import uuid4
 import click
 import pytest
 
+from tests.conftest import copied
 from tests.support import cli_process
 from tests.support.cli_commands import Run, execute
 from tests.support.paths import ROOT
 from workers import migrate
 from workers.cli import databases, main
-from workers.embedded import binaries
+from workers.embedded import binaries, folders
 from workers.settings import Settings
 
 #: Sends Ctrl-C when a module is imported: in the middle of what imports it.
@@ -212,6 +216,46 @@ def test_the_data_of_make_run_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert "set HIPPOCAMPUS_HOME to where it is" in refused()
     databases.EmbeddedServer(home).data.mkdir(parents=True)
     assert f"`export HIPPOCAMPUS_HOME={home}`" in refused()
+
+
+def test_users_after_make_run_says_where_its_data_is(made: Path, tmp_path: Path) -> None:
+    """In a checkout of its own, by the command line: the folder that its Makefile takes, which is named for root by the
+    checkout's path. What the message says to do works."""
+    checkout = tmp_path / "checkout"
+    for package in ("pulse", "hippocampus", "workers", "schema"):
+        shutil.copytree(ROOT / package, checkout / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "Makefile", checkout)
+    environment = {name: value for name, value in os.environ.items() if name != "HIPPOCAMPUS_HOME"}
+    printing = ["make", "--silent", "--no-print-directory", "--eval", "its-home: ; @echo '$(HIPPOCAMPUS_HOME)'"]
+    asked = subprocess.run(
+        [*printing, "its-home"], cwd=checkout, env=environment, capture_output=True, text=True, check=True
+    )
+    home = Path(asked.stdout.strip())
+    assert home.is_relative_to("/var/lib/hippocampus" if os.geteuid() == 0 else checkout)
+
+    def program(home: Path, *words: str) -> tuple[int, str, str]:
+        done = cli_process.run(home, *words, cwd=checkout, PYTHONPATH=str(checkout))
+        return done.returncode, done.stdout, done.stderr
+
+    other = tmp_path / "other"
+    code, out, err = program(other, "users")
+    assert (code, out) == (2, "")
+    assert f"There is no data below {other} yet: run `hippocampus demo` or `hippocampus up` first" in err
+    is_new = not home.parent.exists()
+    folders.make_folders(home.parent, 0o711)
+    try:
+        copied(made, home)
+        assert program(home, "memory", "remember", "She rows.", "--app", "shop", "--user", "eve")[0] == 0
+        code, out, err = program(other, "users")
+        assert (code, out) == (2, "")
+        (named,) = re.findall(r"`export HIPPOCAMPUS_HOME=(.*)`", err)
+        code, out, err = program(Path(named), "users", "--json")
+        assert code == 0, err
+        assert [(each["app"], each["user"]) for each in json.loads(out)] == [("shop", "eve")]
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+        if is_new and home.parent != checkout:
+            home.parent.rmdir()
 
 
 def test_without_the_embedded_server_the_error_names_no_command_that_needs_it(
