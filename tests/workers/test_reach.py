@@ -210,6 +210,19 @@ async def test_a_model_that_is_still_being_loaded_is_reported_as_such(
     assert reach.advice(chosen, fault).startswith("wait: it may be downloaded now (HIPPOCAMPUS_EMBEDDER)")
 
 
+async def test_an_error_of_a_provider_of_another_distribution_is_a_fault() -> None:
+    """It ends neither the reports of the other models nor the start that waits for them."""
+
+    class Broken:
+        async def check(self) -> None:
+            raise KeyError("status")
+
+    broken: Any = Broken()
+    fault = await reach.fault_of(broken)
+    assert fault is not None
+    assert (fault.code, str(fault)) == ("check", "the check failed (KeyError: 'status')")
+
+
 async def test_doctor_says_that_nothing_local_reranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer refuses to start with it."""
     monkeypatch.setenv("HIPPOCAMPUS_RERANKER", "local")

@@ -44,6 +44,8 @@ async def fault_of(model: Generator | Embedder | ModelReranker) -> ProviderError
         return ProviderError(f"no answer within {CHECK_SECONDS_MAX:g} s", code="timeout")
     except ProviderError as error:
         return error
+    except Exception as error:  # noqa: BLE001 - of a provider of another distribution: it ends no report
+        return ProviderError(f"the check failed ({type(error).__name__}: {error})", code="check")
     return None
 
 
