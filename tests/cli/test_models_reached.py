@@ -109,6 +109,7 @@ def test_a_detached_start_says_which_models_are_not_reached(home: Path, dsn: str
             started = cli_process.run(home, "up", "--detach", **settings)
             again = cli_process.run(home, "up", "--detach", **settings)
             looked = cli_process.run(home, "status", **settings)
+            elsewhere = cli_process.run(home, "status", DATABASE_URL=dsn)
         finally:
             if Installation(home).read() is not None:
                 cli_process.run(home, "down")
@@ -122,6 +123,11 @@ def test_a_detached_start_says_which_models_are_not_reached(home: Path, dsn: str
             assert advice(kind.upper(), urls[f"HIPPOCAMPUS_{kind.upper()}_BASE_URL"]) in line
     assert f"no answer within {reach.CHECK_SECONDS_MAX:g} s" in lines_of(looked.stdout)["embedder"]
     assert f"{GENERATOR} is not reached: " in lines_of(looked.stdout)["generator"]
+    # In a shell without its settings: nothing is said of another model.
+    for kind, line in lines_of(elsewhere.stdout).items():
+        assert line.startswith(f"`hippocampus up` runs with {MODELS[f'HIPPOCAMPUS_{kind.upper()}']}, and ")
+        assert f"set HIPPOCAMPUS_{kind.upper()} here as there" in line
+    assert set(lines_of(elsewhere.stdout)) == {"generator", "embedder"}
 
 
 def test_a_demo_whose_model_is_not_reached_says_so_while_it_waits(home: Path, dsn: str) -> None:

@@ -44,6 +44,7 @@ class _Running:
     started_at: str
     api_url: str | None
     log: str | None
+    models: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,7 @@ def _installation(config: Settings) -> _Running | None:
         return None
     if state is None or state.database_url is None or not databases.is_same(config, state.database_url):
         return None
-    return _Running(state.pid, state.started_at, state.api_url, state.log)
+    return _Running(state.pid, state.started_at, state.api_url, state.log, state.models)
 
 
 def _write(found: _Status, screen: Console) -> None:
@@ -209,8 +210,21 @@ def _of_the_work(found: _Status) -> _Lines:
     return lines
 
 
+def _of_a_model(found: reach.Reach, used: str) -> tuple[str, str, str]:
+    if used != found.model:
+        variable = f"HIPPOCAMPUS_{found.kind.upper()}"
+        return (
+            found.kind,
+            f"`hippocampus up` runs with {used}, and the settings here name {found.model}: set {variable} here as there"
+            " to have it asked",
+            "yellow",
+        )
+    return found.kind, found.said, "red" if found.state == "not_reached" else ""
+
+
 def _of_the_models(found: _Status) -> _Lines:
-    models = [(each.kind, each.said, "red" if each.state == "not_reached" else "") for each in found.models]
+    used = found.installation.models if found.installation else {}
+    models = [_of_a_model(each, used.get(each.kind, each.model)) for each in found.models]
     open_ = [each for each in found.breakers if each.state != "closed"]
     lines = [("breaker", f"{each.name} is {each.state.replace('_', ' ')}: {each.reason}", "red") for each in open_] or [
         ("breaker", "none is open", "")

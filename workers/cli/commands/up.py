@@ -86,6 +86,7 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         grace_seconds=running.grace_of(config),
         log=str(installation.log_path) if is_detached else None,
+        models={kind: config.chosen(kind).name for kind in config.kinds},
     )
     installation.record(descriptor, state)
     interrupts.raise_on_all()
