@@ -34,6 +34,7 @@ from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL
 from pulse.errors import PoolerError, PulseError, SchemaError
 from pulse.extras import install_command
+from pulse.http.edge.origins import parse_origins
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from pulse.postgres.backoff import Backoff
 from pulse.tools.registries import ToolRegistries
@@ -204,7 +205,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
         more = await stack.enter_async_context(_mcp_route(config))
         cells = config.all_cells
         directory = CellDirectory(tuple(cells.names) if cells else (DEFAULT_CELL,))
-        router = CellRouter(directory)
+        router = CellRouter(directory, parse_origins(config.stream_origins))
         serve = functools.partial(
             _serving, agents=agents, metrics=metrics, more=more, directory=directory, router=router
         )

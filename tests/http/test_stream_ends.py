@@ -50,6 +50,10 @@ async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
         yield opened
 
 
+def asking(writer: LiveWriter) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=writer.url, headers=OWNER, timeout=WAIT_SECONDS)
+
+
 async def begin(client: httpx.AsyncClient, thread: str, run: str, agent: str = "default", frames: int = 1) -> Page:
     """Post a run, and disconnect after a number of frames."""
     page = Page()
@@ -419,3 +423,21 @@ async def test_a_run_is_inaccessible_to_other_users(writer: LiveWriter, client: 
     assert opened.close_code == 4404
     for path in ("/api/test-notify", "/api/test-sse-notify/r"):
         assert problem(await client.get(path))["type"] == "/problems/no-such-route"
+
+
+async def test_a_page_of_another_site_can_read_when_to_reconnect(dsn: str) -> None:
+    """The answer that an EventSource survives has the header without which its browser would end it for good: where a
+    route refuses, and where the limit of a key's rate does, before any route. Pages of other sites get no such header.
+    """
+    page, other = "http://localhost:3000", "http://localhost:4000"
+    survives = {"Accept": "text/event-stream"}
+    settings = {"stream_origins": page, "requests_per_second": 0.001, "requests_burst": 3}
+    async with serving(dsn, AGENTS, **settings) as writer, asking(writer) as client:
+        await run_agent(client, asked("t", "r"), "echo")
+        writer.live.streams.begin_stop()
+        for refused in ("ending", "too-many-requests", "too-many-requests"):
+            at = await client.get("/api/runs/r/events", headers={**survives, "Origin": page})
+            assert (at.status_code, at.text.partition("\n")[0]) == (200, f": /problems/{refused}")
+            assert (at.headers["access-control-allow-origin"], at.headers["vary"]) == (page, "Origin")
+            foreign = await client.get("/api/runs/r/events", headers={**survives, "Origin": other})
+            assert "access-control-allow-origin" not in foreign.headers

@@ -52,6 +52,7 @@ from pulse.http.edge import middleware, problems
 from pulse.http.edge.bodies import Admission, FileAdmission, ReadAdmission, StreamAdmission
 from pulse.http.edge.key_rate_limit import RateLimit
 from pulse.http.edge.key_ring import KeyRing
+from pulse.http.edge.origins import parse_origins
 from pulse.http.edge.pages import CursorKey
 from pulse.http.edge.routing import DeferredRoute
 from pulse.http.edge.services import provide
@@ -223,7 +224,6 @@ def _services(
     reads = _replica_reads(settings, pool)
     reranked = RerankOptions(reranker=reranker, rerank_seconds=settings.rerank_seconds)
     assembler = ContextAssembler(pool, embedder, on_degraded=metrics.degraded, reads=reads, **reranked)
-    origins = frozenset(filter(None, settings.stream_origins.split(",")))
     return {
         Admission: Admission(at_once=4 * settings.database_pool_size),
         AgentRunner: live.runner,
@@ -253,7 +253,7 @@ def _services(
         StreamAdmission: StreamAdmission(at_once=4 * settings.database_pool_size),
         StateDebugService: StateDebugService(pool, live.sessions),
         StateHistory: StateHistory(pool),
-        StreamSettings: StreamSettings(origins=origins, heartbeat_seconds=settings.stream_heartbeat_seconds),
+        StreamSettings: StreamSettings(heartbeat_seconds=settings.stream_heartbeat_seconds),
         StreamTests: live.tests,
         ThreadList: ThreadList(pool),
         ThreadStreams: live.threads,
@@ -302,7 +302,7 @@ def _surround(app: ASGIApp, settings: Settings, pool: Pool, metrics: WriterMetri
             allow_headers=_CORS_REQUEST_HEADERS,
             expose_headers=_CORS_RESPONSE_HEADERS,
         )
-    return middleware.Edge(inner, metrics, sockets.router.routes)
+    return middleware.Edge(inner, metrics, sockets.router.routes, parse_origins(settings.stream_origins))
 
 
 def _problem_pages() -> APIRouter:

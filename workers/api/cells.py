@@ -18,6 +18,7 @@ from starlette.datastructures import Headers, QueryParams
 
 from pulse.cells import DEFAULT_CELL, REFRESH_SECONDS, AppCell, apps_elsewhere
 from pulse.http.edge import problems
+from pulse.http.edge.origins import note_origins
 from pulse.http.edge.refusals import refuse
 from workers.failures import DATABASE_FAULTS
 
@@ -103,8 +104,9 @@ class CellGuard:
 class CellRouter:
     """Passes each request to the API of its app's cell."""
 
-    def __init__(self, directory: CellDirectory) -> None:
+    def __init__(self, directory: CellDirectory, stream_origins: frozenset[str] = frozenset()) -> None:
         self._directory = directory
+        self._stream_origins = stream_origins
         self._apis: dict[str, ASGIApp] = {}
 
     def add(self, name: str, api: ASGIApp) -> None:
@@ -122,7 +124,8 @@ class CellRouter:
         api = self._apis.get(cell)
         if api is None and cell in self._directory.names:
             # Not reached yet; its apps belong to no other cell.
-            scope.setdefault("state", {})["request_id"] = ""
+            note_origins(scope, self._stream_origins)
+            scope["state"]["request_id"] = ""
             await refuse(problems.DATABASE_UNREACHABLE, scope, receive, send, detail=f"the cell {cell} does not answer")
         elif app_name is None or len(self._apis) == 1:
             await self._apis[DEFAULT_CELL](scope, receive, send)

@@ -28,6 +28,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pulse.database import FAULTS
 from pulse.http.edge import problems
 from pulse.http.edge.key_ring import ANYBODY, KeyRing
+from pulse.http.edge.origins import note_origins
 from pulse.http.edge.refusals import close_reason, refuse, refuse_socket
 from pulse.tracing.manager import current_tracing
 from pulse.tracing.spans import NO_SPAN, Span
@@ -61,10 +62,17 @@ class Telemetry(Protocol):
 class Edge:
     """The outermost layer: gives each request an id, logs and counts it, and turns an unexpected error into a 500."""
 
-    def __init__(self, app: ASGIApp, telemetry: Telemetry, routes: Sequence[BaseRoute] = ()) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        telemetry: Telemetry,
+        routes: Sequence[BaseRoute] = (),
+        stream_origins: frozenset[str] = frozenset(),
+    ) -> None:
         self._app = app
         self._telemetry = telemetry
         self._routes = routes
+        self._stream_origins = stream_origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -73,8 +81,9 @@ class Edge:
             return
         # Matched in its encoded form, so that a slash within an id stays there. Parameters are decoded by their type.
         scope["path"] = scope.get("raw_path", scope["path"].encode()).decode("latin-1").partition("?")[0]
+        note_origins(scope, self._stream_origins)
         if scope["type"] == "websocket":
-            scope.setdefault("state", {})["request_id"] = uuid.uuid4().hex
+            scope["state"]["request_id"] = uuid.uuid4().hex
             await self._serve_socket(scope, receive, send)
             return
         exchange = _Exchange(scope, receive, send)
@@ -174,7 +183,7 @@ class _Exchange:
         self._bytes_in = 0
         self._span: Span = NO_SPAN
         self._began = time.perf_counter()
-        scope.setdefault("state", {})["request_id"] = self.request_id
+        scope["state"]["request_id"] = self.request_id
 
     def span(self) -> Span:
         """Return the span of this request, below that of its caller; none for what monitors ask every few seconds."""

@@ -25,6 +25,7 @@ from starlette.types import Scope
 
 from pulse import errors
 from pulse.database import FAULTS
+from pulse.http.edge.origins import page_headers
 
 MEDIA_TYPE = "application/problem+json"
 _SCHEMAS = "#/components/schemas/"
@@ -322,7 +323,8 @@ def for_event_source(scope: Scope, response: Response) -> Response:
     """Return the response of a problem, in a form that an EventSource survives.
 
     It gives up for good on any status but 200. So where trying again may help, and it asks for `text/event-stream` by
-    GET, it gets an empty stream that says when to reconnect, which it does with its last id.
+    GET, it gets an empty stream that says when to reconnect, which it does with its last id. A page of another site
+    that may follow streams may read it: to an EventSource, a response that it may not read is final, too.
     """
     is_event_source = scope["type"] == "http" and scope["method"] == "GET"
     is_event_source = is_event_source and b"text/event-stream" in dict(scope["headers"]).get(b"accept", b"")
@@ -333,7 +335,8 @@ def for_event_source(scope: Scope, response: Response) -> Response:
     kind = json.loads(bytes(response.body))["type"]
     scope["state"]["error"] = kind
     body = f": {kind}\nretry: {retry_ms}\n\n"
-    return Response(body, headers={"Cache-Control": "no-store"}, media_type="text/event-stream")
+    headers = {"Cache-Control": "no-store", **page_headers(scope)}
+    return Response(body, headers=headers, media_type="text/event-stream")
 
 
 def install(app: FastAPI, on_problem: Callable[[Kind], None]) -> None:

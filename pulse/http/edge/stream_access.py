@@ -8,12 +8,12 @@ runs agents, so that a page needs no key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
 from pulse.api_keys import Role
 from pulse.http.edge import problems
+from pulse.http.edge.origins import may_follow
 from pulse.http.edge.owner import Owner, asserted_owner
 from pulse.http.edge.roles import check_role
 from pulse.http.edge.services import service_of
@@ -27,11 +27,9 @@ class StreamSettings:
     """What every stream of a process has in common.
 
     Attributes:
-        origins: sites whose pages may follow streams, besides the API's own host.
         heartbeat_seconds: a stream without events sends a heartbeat this often.
     """
 
-    origins: frozenset[str]
     heartbeat_seconds: float
 
 
@@ -92,8 +90,5 @@ def require_origin(connection: HTTPConnection) -> None:
     Raises:
         ProblemError: the page belongs to another site.
     """
-    origin = connection.headers.get("origin")
-    if origin is None or origin in service_of(connection, StreamSettings).origins:
-        return
-    if urlsplit(origin).netloc.lower() != connection.headers.get("host", "").lower():
+    if not may_follow(connection.scope):
         raise problems.ProblemError(problems.WRONG_ORIGIN)

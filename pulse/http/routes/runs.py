@@ -17,6 +17,7 @@ from pulse.errors import PulseError, RunNotFoundError
 from pulse.http.edge import problems
 from pulse.http.edge.bodies import reply
 from pulse.http.edge.frame_stream import FrameStream, sender_of, sse_of
+from pulse.http.edge.origins import page_headers
 from pulse.http.edge.owner import AssertedOwner
 from pulse.http.edge.pages import Page, page_of
 from pulse.http.edge.roles import check_role, grant_of, require
@@ -127,11 +128,9 @@ async def stream(
 
 def streamed(request: Request, chunks: AsyncGenerator[bytes], release: AsyncExitStack) -> FrameStream:
     """Return the response of a stream, which pages of the origin that asked for it may read."""
-    origin = request.headers.get("origin")
-    headers = {} if origin is None else {"Access-Control-Allow-Origin": origin, "Vary": "Origin"}
     # A client may disconnect while nothing waits for the next chunk.
     release.push_async_callback(chunks.aclose)
-    return FrameStream(chunks, release, headers)
+    return FrameStream(chunks, release, page_headers(request.scope))
 
 
 class _Watched:
