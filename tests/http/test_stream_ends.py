@@ -23,7 +23,7 @@ from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import ask, echo, wait
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
-from tests.support.writer_process import problem
+from tests.support.writer_process import KEY, problem
 
 TERMINAL = {"RUN_FINISHED", "RUN_ERROR"}
 LISTENING = """
@@ -441,3 +441,27 @@ async def test_a_page_of_another_site_can_read_when_to_reconnect(dsn: str) -> No
             assert (at.headers["access-control-allow-origin"], at.headers["vary"]) == (page, "Origin")
             foreign = await client.get("/api/runs/r/events", headers={**survives, "Origin": other})
             assert "access-control-allow-origin" not in foreign.headers
+
+
+async def test_pages_that_send_a_post_need_both_lists_of_origins(dsn: str) -> None:
+    """A browser asks before a POST with a body of JSON. A page that may follow streams is refused the POST unless it
+    may also call the API, and one that may only call the API is refused the run."""
+    page, caller = "https://page.example", "https://caller.example"
+    asks = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+    for cors_origins, status in (("", 401), (f"{page},{caller}", 200)):
+        settings = {"api_key": KEY, "stream_origins": page, "cors_origins": cors_origins}
+        async with serving(dsn, AGENTS, **settings) as writer, asking(writer) as client:
+            key = {"Authorization": f"Bearer {KEY}"}
+            created = await client.post("/v1/apps/shop/users/mei/sessions", json={"session_id": "t"}, headers=key)
+            assert created.status_code in (201, 409)
+            given = {"thread_id": "t", "may_run": True}
+            ticket = {"ticket": (await client.post("/api/tickets", json=given, headers=key)).json()["ticket"]}
+            for path in ("/agui", "/agui/echo", "/api/runs/r/cancel"):
+                preflight = await client.options(path, params=ticket, headers={"Origin": page, **asks})
+                assert preflight.status_code == status
+                assert ("access-control-allow-origin" in preflight.headers) is bool(cors_origins)
+            if cors_origins:
+                ran = await client.post("/agui/echo", params=ticket, json=asked("t", "r"), headers={"Origin": page})
+                assert (ran.status_code, ran.headers["access-control-allow-origin"]) == (200, page)
+                refused = await client.post("/agui", params=ticket, json=asked("t", "s"), headers={"Origin": caller})
+                assert problem(refused)["type"] == "/problems/wrong-origin"

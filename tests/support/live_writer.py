@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from hippocampus.providers.local.provider import LocalEmbedder, LocalGenerator
 from pulse import database
@@ -38,7 +39,7 @@ class LiveWriter:
 def _services_of(api: Any) -> dict[Any, object]:
     """Return what the routes within the middleware request: a test may replace a service."""
     while not isinstance(api, FastAPI):
-        api = api._app
+        api = api.app if isinstance(api, CORSMiddleware) else api._app
     services: dict[Any, object] = api.state.services
     return services
 
