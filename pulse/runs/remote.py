@@ -80,6 +80,8 @@ class RemoteRuns:
             RunFencedError: the run exists and has another holder.
             others: as `RunService.start`.
         """
+        if not session_id.strip():
+            raise InvalidInputError("the session's id is blank: name a session, or a new id to create one")
         owner = app_name, user_id
         options: dict[str, Any] = {"alone": alone, "holder": _stored(holder), "lease_seconds": lease_seconds}
         try:

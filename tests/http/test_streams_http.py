@@ -278,6 +278,19 @@ async def test_a_refusal_before_the_stream_is_a_problem(
     assert problem(await client.get(path))["type"] == "/problems/run-pruned"
 
 
+async def test_a_run_without_the_id_of_a_session_is_refused(
+    client: httpx.AsyncClient, run: str, rows: asyncpg.Connection
+) -> None:
+    """A blank id creates no session under an id that the client never learns; a run of another process neither."""
+    before = await rows.fetchval("SELECT count(*) FROM threads")
+    for blank in ("", " \t"):
+        refused = problem(await client.post("/agui/echo", json=asked(blank, run)))
+        assert (refused["type"], refused["detail"][:27]) == ("/problems/invalid-request", "body/threadId is blank: sen")
+        remote = {"thread_id": blank, "run_id": run, "holder": "worker-1"}
+        assert problem(await client.post("/api/runs", json=remote))["type"] == "/problems/invalid-request"
+    assert await rows.fetchval("SELECT count(*) FROM threads") == before
+
+
 async def test_a_ticket_opens_connections_of_its_scope(
     client: httpx.AsyncClient, writer: WriterProcess, thread: str, run: str, rows: asyncpg.Connection
 ) -> None:

@@ -449,6 +449,7 @@ async def test_a_run_over_a_socket(writer: LiveWriter, client: httpx.AsyncClient
             ("{", "invalid-request"),
             (json.dumps({"threadId": "t"}), "invalid-request"),
             (json.dumps(asked("another", "r9")), "wrong-ticket"),
+            (json.dumps(asked(" ", "r9")), "invalid-request"),
             (json.dumps({"type": "abort", "runId": "nobody"}), "run-not-found"),
         ):
             await opened.send(wrong)

@@ -127,8 +127,13 @@ async def begin(
     """Start the run of an input, or find it if it was started before.
 
     Raises:
-        ProblemError: there is no such agent, the ticket is for something else, or this process takes no further runs.
+        ProblemError: it names no session, there is no such agent, the ticket is for something else, or this process
+            takes no further runs.
     """
+    if not body.thread_id.strip():
+        # `create_session` would make up an id that the client does not learn.
+        detail = "body/threadId is blank: send a new id, such as a UUID, to begin a conversation"
+        raise problems.ProblemError(problems.INVALID_REQUEST, detail)
     runner, intake = service_of(connection, AgentRunner), service_of(connection, RunIntake)
     agents = runner.agents
     access.require_session(body.thread_id.strip())
