@@ -70,6 +70,11 @@ def tool_output(event: Event) -> str:
     return as_text(content.get("observation", content.get("tool_output", "")))
 
 
+def is_partial_call(event: Event) -> bool:
+    """Whether an event is a call whose arguments were being streamed when its run ended."""
+    return event.event_type == "act" and content_of(event).get("partial") is True
+
+
 class CallIds:
     """Matches results to calls: by the id that both have, otherwise to the oldest open call of the same tool."""
 
@@ -124,8 +129,8 @@ def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[agui.M
 
     Args:
         events: in sequence.
-        is_cut: older events are left out, and therefore the results of their calls: no model accepts a result without
-            its call.
+        is_cut: events are left out, and therefore the results of their calls: no model accepts a result without its
+            call.
     """
     messages: dict[str, agui.Message] = {}
     calls = CallIds()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pulse.agui import types as agui
 from pulse.agui.interrupts import interrupts_of
+from pulse.agui.wire import PARTIAL_KEY
 from pulse.counts import COUNTS
 from pulse.errors import (
     ConcurrencyConflictError,
@@ -251,6 +252,7 @@ def _events_of(message: agui.Message) -> list[Event]:
             "tool_args": call.function.arguments,
             "tool_call_id": call.id,
             "message_id": message.id,
+            **({"partial": True} if PARTIAL_KEY in (call.metadata or {}) else {}),
         }
         own = f"{message.id}/{call.id}" if events else message.id
         events.append(Event(author="model", event_type="act", content=content, id=own))

@@ -247,16 +247,20 @@ class RunService:
     async def history(self, run: Run, *, limit: int = 200) -> list[dict[str, Any]]:
         """Return the conversation of a run's session as it is stored, with the run's own messages, as AG-UI's messages.
 
+        Calls whose arguments were cut off by the end of their run are left out: they were never made, and no model
+        accepts half of a JSON value.
+
         Args:
             run: any run of the session.
             limit: how many of the newest events that are messages, thoughts, calls and results, 1 to 1,000.
         """
-        from pulse.agui.messages import MESSAGE_TYPES, messages_of  # the extra [http]
+        from pulse.agui.messages import MESSAGE_TYPES, is_partial_call, messages_of  # the extra [http]
 
         check_limit(limit, PAGE_SIZE_MAX)
         rows = await _STATEMENTS.fetch(self._pool, "history", run.thread_id, sorted(MESSAGE_TYPES), limit)
         events = [read_event_to_deliver(list(row)) for row in reversed(rows)]
-        found = messages_of(events, is_cut=len(rows) == limit)
+        whole = [event for event in events if not is_partial_call(event)]
+        found = messages_of(whole, is_cut=len(rows) == limit or len(whole) < len(events))
         return [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in found]
 
     async def ending(self, run: Run) -> tuple[str, Any]:

@@ -53,7 +53,18 @@ async def begin(run: RunContext) -> None:
         await asyncio.Event().wait()
 
 
-AGENTS = {"default": everything, "begin": begin, "echo": echo}
+async def call(run: RunContext) -> None:
+    """Stream half of a call's arguments and wait; asked again, answer with the history."""
+    if run.last_user_text != "begin":
+        async with run.text() as text:
+            await text.push(json.dumps(await run.history()))
+        return
+    async with run.streamed_call("search", tool_call_id="half") as streamed:
+        await streamed.push(ARGUMENTS[:9])
+        await asyncio.Event().wait()
+
+
+AGENTS = {"default": everything, "begin": begin, "call": call, "echo": echo}
 
 
 @pytest.fixture
@@ -127,6 +138,30 @@ async def test_text_of_a_run_that_ends_early_stays_and_is_marked(
     ]
     assert await writer.pool.fetchval("SELECT count(*) FROM live_messages") == 0
     assert posted.reducer.ends[0]["type"] == ("RUN_FINISHED" if end == "cancel" else "RUN_ERROR")
+
+
+async def test_a_call_that_was_cut_off_is_shown_and_given_to_no_model(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """Clients have the half that was streamed, marked; the agent's history has no call with half of a JSON value, also
+    in a branch that a client makes of what it has."""
+    posting = asyncio.create_task(run_agent(client, asked("t", "run-1", "begin"), "call"))
+    await until(lambda: writer.pool.fetchval("SELECT count(*) FROM live_messages WHERE body <> ''"), "it streams")
+    await client.post("/api/runs/run-1/cancel")
+    had = (await posting).reducer.messages
+    (cut,) = had[-1]["toolCalls"]
+    assert (cut["function"]["arguments"], cut["metadata"]) == (ARGUMENTS[:9], {"hippocampus:partial": True})
+    for thread in ("t", "branch"):
+        # What the agent says is no part of the branch.
+        asks = {
+            **asked(thread, f"run-{thread}", "go on"),
+            "messages": [*had, asked(thread, "next", "go on")["messages"][0]],
+        }
+        page = await run_agent(client, asks, "call")
+        given = json.loads(page.reducer.messages[-1]["content"])
+        assert [(each["role"], each["content"]) for each in given] == [("user", "begin"), ("user", "go on")]
+    listed = (await client.get("/api/runs/run-t/messages")).json()["messages"]
+    assert [each["role"] for each in listed] == ["user", "user", "assistant"]
 
 
 async def test_images_and_files_of_a_message_are_kept_for_joiners_and_timelines(client: httpx.AsyncClient) -> None:
