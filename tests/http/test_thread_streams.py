@@ -17,6 +17,7 @@ import asyncpg
 import httpx
 import pytest
 import websockets
+from websockets.asyncio.client import ClientConnection
 
 from pulse.events import Event, EventActions
 from pulse.http.edge.bodies import Admission, ReadAdmission, StreamAdmission
@@ -24,6 +25,7 @@ from pulse.postgres.statements import observe_statements
 from pulse.runs.agents import RunContext
 from tests.support.agui_rules import Reducer, StreamRules
 from tests.support.live_writer import LiveWriter, serving
+from tests.support.lock_gates import until_one_waits_for_a_lock
 from tests.support.stream_agents import ask, echo, wait
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
@@ -32,9 +34,18 @@ from tests.support.writer_process import WriterProcess
 SESSIONS = "/v1/apps/shop/users/mei/sessions"
 
 
+class Alone:
+    """Waits until it is cancelled; runs alone."""
+
+    runs_alone = True
+
+    async def __call__(self, run: RunContext) -> None:
+        await wait(run)
+
+
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
-    async with serving(dsn, {"default": echo, "wait": wait, "ask": ask}) as opened:
+    async with serving(dsn, {"default": echo, "wait": wait, "ask": ask, "alone": Alone()}) as opened:
         yield opened
 
 
@@ -425,20 +436,22 @@ async def test_slow_readers_of_a_large_run_cost_little(dsn: str, pool: asyncpg.P
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 150_000  # KB
 
 
+async def run_of(opened: ClientConnection) -> Reducer:
+    """The next run that a socket sends, or what it refuses."""
+    rules, reducer = StreamRules(), Reducer()
+    while not reducer.ends:
+        event = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))
+        rules.event(event)
+        reducer.event(event)
+    return reducer
+
+
 async def test_a_run_over_a_socket(writer: LiveWriter, client: httpx.AsyncClient) -> None:
     """A client sends inputs and gets their runs, one after the other; it aborts one; what is refused is reported
     between runs; the input of an ended run is answered with that run. A ticket is enough."""
     await client.post(SESSIONS, json={"session_id": "t"})
     issued = (await client.post("/api/tickets", json={"thread_id": "t", "may_run": True})).json()
     url = f"{writer.url.replace('http', 'ws')}/ws/agui?ticket={issued['ticket']}"
-
-    async def run_of(opened: Any) -> Reducer:
-        rules, reducer = StreamRules(), Reducer()
-        while not reducer.ends:
-            event = json.loads(await asyncio.wait_for(opened.recv(), WAIT_SECONDS))
-            rules.event(event)
-            reducer.event(event)
-        return reducer
 
     async with websockets.connect(url) as opened:
         for n in range(2):
@@ -465,6 +478,114 @@ async def test_a_run_over_a_socket(writer: LiveWriter, client: httpx.AsyncClient
     async with websockets.connect(url.replace(issued["ticket"], follows["ticket"])) as opened:
         await opened.wait_closed()
         assert opened.close_code == 4401
+
+
+def socket_address(writer: LiveWriter) -> str:
+    return f"{writer.url.replace('http', 'ws')}/ws/agui"
+
+
+async def abort(opened: ClientConnection, run: str) -> None:
+    await opened.send(json.dumps({"type": "abort", "runId": run}))
+
+
+async def test_an_abort_is_read_whatever_waits(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Of ten inputs that are sent during a run, eight wait, and the client learns between two runs that two were
+    refused. It aborts the run, and one that waits, which is not begun and stores nothing."""
+
+    async def has_begun(run: str) -> bool:
+        return (await client.get(f"/api/runs/{run}")).status_code == 200
+
+    async def begun(run: str) -> None:
+        await until(lambda: has_begun(run), "the run begins")
+
+    async with websockets.connect(f"{socket_address(writer)}/wait", additional_headers=OWNER) as opened:
+        await opened.send(json.dumps(asked("t0", "r0")))
+        await begun("r0")
+        for n in range(1, 11):
+            await opened.send(json.dumps(asked(f"t{n}", f"r{n}")))
+        await abort(opened, "r2")
+        await abort(opened, "r0")
+        assert (await run_of(opened)).ends[0]["outcome"] == {"type": "cancelled"}
+        (refused,) = (await run_of(opened)).ends
+        assert refused["code"] == "overloaded"
+        assert "2 messages were refused, since 8 waited" in refused["message"]
+        for n in range(1, 9):
+            if n != 2:
+                await begun(f"r{n}")
+                await abort(opened, f"r{n}")
+            (end,) = (await run_of(opened)).ends
+            assert end.get("code", end.get("outcome")) == ("run-ended" if n == 2 else {"type": "cancelled"})
+        await opened.send(json.dumps(asked("t9", "r9")))
+        await begun("r9")
+        await abort(opened, "r9")
+        assert (await run_of(opened)).ends[0]["outcome"] == {"type": "cancelled"}
+    threads = (await client.get("/api/threads")).json()["threads"]
+    assert {each["thread_id"] for each in threads} == {f"t{n}" for n in range(10) if n != 2}
+
+
+async def test_an_abort_ends_a_run_that_is_being_begun(writer: LiveWriter) -> None:
+    """The run is in no list yet when the abort arrives."""
+    other = "SELECT cancel_requested_at IS NOT NULL FROM runs WHERE run_id = 'other'"
+    async with (
+        websockets.connect(f"{socket_address(writer)}/wait", additional_headers=OWNER) as opened,
+        websockets.connect(f"{socket_address(writer)}/wait", additional_headers=OWNER) as beside,
+        writer.pool.acquire() as holder,
+    ):
+        await beside.send(json.dumps(asked("beside", "other")))
+        await until(lambda: writer.live.runner.running == 1)
+        async with holder.transaction():
+            await holder.execute("LOCK TABLE events IN SHARE MODE")
+            await opened.send(json.dumps(asked("t", "r")))
+            await until_one_waits_for_a_lock(writer.pool)
+            await abort(opened, "r")
+            await abort(opened, "other")
+            await until(lambda: writer.pool.fetchval(other), "what follows the abort was read")
+        assert (await run_of(opened)).ends[0]["outcome"] == {"type": "cancelled"}
+
+
+async def test_a_socket_has_the_options_of_a_post(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """A client that disconnects ends its run if it asked for that, also one that is being begun; the next message ends
+    the run that is active; and a client whose conversation differs takes the session's."""
+
+    def connected(path: str) -> websockets.connect:
+        return websockets.connect(socket_address(writer) + path, additional_headers=OWNER)
+
+    async def ended(run: str) -> str | None:
+        response = await client.get(f"/api/runs/{run}")
+        status = response.json()["status"] if response.status_code == 200 else "running"
+        return None if status == "running" else str(status)
+
+    async def is_waiting() -> bool:
+        return bool(await writer.pool.fetchval("SELECT count(*) FROM live_messages"))
+
+    async with connected("/alone") as opened:
+        await opened.send(json.dumps(asked("t", "r1")))
+        await until(is_waiting, "the run is executed")
+    async with connected("/alone") as opened:
+        await opened.send(json.dumps(asked("t", "r2")))
+        assert (await run_of(opened)).ends[0]["code"] == "run-active"
+    async with connected("/alone?active_run=cancel&on_disconnect=cancel") as opened:
+        await opened.send(json.dumps(asked("t", "r3")))
+        assert await until(lambda: ended("r1"), "the active run is cancelled") == "cancelled"
+        await until(is_waiting, "the run is executed")
+    assert await until(lambda: ended("r3"), "the client's run is cancelled") == "cancelled"
+    async with writer.pool.acquire() as holder:
+        async with holder.transaction():
+            await holder.execute("LOCK TABLE runs IN SHARE MODE")
+            async with connected("/alone?on_disconnect=cancel") as opened:
+                await opened.send(json.dumps(asked("t", "r4")))
+                await until_one_waits_for_a_lock(writer.pool)
+        assert await until(lambda: ended("r4"), "the run that was begun is cancelled") == "cancelled"
+
+    changed = {**asked("t", "r5"), "messages": [{"id": "u-r1", "role": "user", "content": "another question"}]}
+    changed["messages"] += asked("t", "r5", "now")["messages"]
+    async with connected("") as opened:
+        await opened.send(json.dumps(changed))
+        assert (await run_of(opened)).ends[0]["code"] == "history-changed"
+    async with connected("?history=server") as opened:
+        await opened.send(json.dumps(changed))
+        asks = [each["content"] for each in (await run_of(opened)).messages if each["role"] == "user"]
+        assert asks == ["hi", "hi", "hi", "now"]
 
 
 @asynccontextmanager

@@ -11574,14 +11574,14 @@ export interface operations {
     run_default_agent_agui_post: {
         parameters: {
             query?: {
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
+                ticket?: string | null;
                 /** @description cancel: cancel the run when the client disconnects. */
                 on_disconnect?: "continue" | "cancel";
                 /** @description cancel: cancel the session's active run and wait for its end, if the agent runs alone. */
                 active_run?: "refuse" | "cancel";
                 /** @description server: take the session's conversation, whatever the client sent, and send it first. */
                 history?: "same" | "server";
-                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
-                ticket?: string | null;
             };
             header?: {
                 "last-event-id"?: string | null;
@@ -11733,14 +11733,14 @@ export interface operations {
     run_agent_agui__agent_name__post: {
         parameters: {
             query?: {
+                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
+                ticket?: string | null;
                 /** @description cancel: cancel the run when the client disconnects. */
                 on_disconnect?: "continue" | "cancel";
                 /** @description cancel: cancel the session's active run and wait for its end, if the agent runs alone. */
                 active_run?: "refuse" | "cancel";
                 /** @description server: take the session's conversation, whatever the client sent, and send it first. */
                 history?: "same" | "server";
-                /** @description Replaces the key, until it expires: see `POST /api/tickets`. */
-                ticket?: string | null;
             };
             header?: {
                 "last-event-id"?: string | null;

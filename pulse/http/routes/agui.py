@@ -13,6 +13,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from pulse.agui import types as agui
+from pulse.agui.cursor import Cursor
 from pulse.http.edge import problems
 from pulse.http.edge.frame_stream import FrameStream
 from pulse.http.edge.roles import require
@@ -22,7 +23,6 @@ from pulse.http.edge.stream_access import Access, run_access_of
 from pulse.http.routes.runs import OVER, STREAM, LastEventId, TicketQuery, cursor_of, stream
 from pulse.runs.agents import AgentRunner, runs_alone
 from pulse.runs.intake import Intake, RunIntake
-from pulse.runs.service import RunService
 
 #: The agent of a request that names none.
 DEFAULT_AGENT = "default"
@@ -50,17 +50,41 @@ router = make_router(
     responses={**STREAM, **OVER},
 )
 
-OnDisconnect = Annotated[
-    Literal["continue", "cancel"], Query(description="cancel: cancel the run when the client disconnects.")
-]
-ActiveRun = Annotated[
-    Literal["refuse", "cancel"],
-    Query(description="cancel: cancel the session's active run and wait for its end, if the agent runs alone."),
-]
-History = Annotated[
-    Literal["same", "server"],
-    Query(description="server: take the session's conversation, whatever the client sent, and send it first."),
-]
+
+class RunOptions(NamedTuple):
+    """What a client chooses for its runs."""
+
+    cancels_on_disconnect: bool
+    cancels_active: bool
+    takes_history: bool
+
+    def sends_history(self, taken: Intake, cursor: Cursor | None) -> bool:
+        """Whether the stream of a run begins with the session's conversation."""
+        return cursor is None and (self.takes_history or not taken.created)
+
+
+async def _run_options(
+    on_disconnect: Annotated[
+        Literal["continue", "cancel"], Query(description="cancel: cancel the run when the client disconnects.")
+    ] = "continue",
+    active_run: Annotated[
+        Literal["refuse", "cancel"],
+        Query(description="cancel: cancel the session's active run and wait for its end, if the agent runs alone."),
+    ] = "refuse",
+    history: Annotated[
+        Literal["same", "server"],
+        Query(description="server: take the session's conversation, whatever the client sent, and send it first."),
+    ] = "same",
+) -> RunOptions:
+    return RunOptions(
+        cancels_on_disconnect=on_disconnect == "cancel",
+        cancels_active=active_run == "cancel",
+        takes_history=history == "server",
+    )
+
+
+#: The options of a route that runs agents, from its query.
+Options = Annotated[RunOptions, Depends(_run_options)]
 
 
 @router.post(
@@ -73,14 +97,11 @@ async def run_default_agent(
     request: Request,
     body: agui.RunAgentInput,
     access: RunAccess,
+    options: Options,
     last_event_id: LastEventId = None,
-    on_disconnect: OnDisconnect = "continue",
-    active_run: ActiveRun = "refuse",
-    history: History = "same",
     ticket: TicketQuery = None,
 ) -> Response:
     """Run the agent called `default`, or the only one, and stream the run. The run continues after a disconnection."""
-    options = RunOptions(on_disconnect == "cancel", active_run == "cancel", history == "server")
     return await _run(request, None, body, access, last_event_id, options)
 
 
@@ -95,26 +116,12 @@ async def run_agent(
     agent_name: Annotated[str, Path(max_length=255)],
     body: agui.RunAgentInput,
     access: RunAccess,
+    options: Options,
     last_event_id: LastEventId = None,
-    on_disconnect: OnDisconnect = "continue",
-    active_run: ActiveRun = "refuse",
-    history: History = "same",
     ticket: TicketQuery = None,
 ) -> Response:
     """Run one of the registered agents and stream the run."""
-    options = RunOptions(on_disconnect == "cancel", active_run == "cancel", history == "server")
     return await _run(request, agent_name, body, access, last_event_id, options)
-
-
-class RunOptions(NamedTuple):
-    """What a client chooses for its run: see the parameters of the routes."""
-
-    cancels_on_disconnect: bool = False
-    cancels_active: bool = False
-    takes_history: bool = False
-
-
-_DEFAULTS = RunOptions()
 
 
 async def begin(
@@ -122,7 +129,7 @@ async def begin(
     agent_name: str | None,
     body: agui.RunAgentInput,
     access: Access,
-    options: RunOptions = _DEFAULTS,
+    options: RunOptions,
 ) -> Intake:
     """Start the run of an input, or find it if it was started before.
 
@@ -165,17 +172,12 @@ async def _run(
 ) -> Response:
     cursor = cursor_of(None, last_event_id)
     taken = await begin(request, agent_name, body, access, options)
-
-    async def cancel() -> None:
-        run = await service_of(request, RunService).request_cancel(*access.owner, taken.run.run_id)
-        service_of(request, AgentRunner).wake_cancelled(run)
-
     return await stream(
         request,
         taken.run,
         cursor,
-        on_disconnect=cancel if options.cancels_on_disconnect else None,
-        with_history=cursor is None and (options.takes_history or not taken.created),
+        cancels_on_disconnect=options.cancels_on_disconnect,
+        with_history=options.sends_history(taken, cursor),
         known_inputs=taken.sent_ids,
         legacy=body.protocol_version is None,
     )

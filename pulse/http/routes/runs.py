@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Annotated, Any, Final, Literal
 
 import structlog
 from fastapi import Depends, Header, Query, Request
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from pulse.agui.cursor import Cursor
@@ -100,7 +101,7 @@ async def stream(
     *,
     custom: bool = False,
     legacy: bool = False,
-    on_disconnect: Callable[[], Awaitable[None]] | None = None,
+    cancels_on_disconnect: bool = False,
     **options: Any,
 ) -> Response:
     """Return a response that follows a run. Errors are raised before the response begins.
@@ -108,7 +109,7 @@ async def stream(
     Args:
         request, run, cursor: who follows what, and from where.
         custom, legacy: as for `sse_of`.
-        on_disconnect: called if the client disconnects before the stream has ended.
+        cancels_on_disconnect: cancel the run if the client disconnects before the stream has ended.
         options: of `RunStreams.follow`.
     """
     if is_past_the_end(run, cursor):
@@ -119,8 +120,8 @@ async def stream(
     follower = await release.enter_async_context(streams.follow(run, cursor, send_at_once=at_once, **options))
     batches = follower.batches(service_of(request, StreamSettings).heartbeat_seconds)
     chunks = sse_of(batches, run.run_id, legacy=legacy, custom=custom)
-    if on_disconnect is not None:
-        watched = _Watched(chunks, run, on_disconnect)
+    if cancels_on_disconnect:
+        watched = _Watched(chunks, request, run)
         chunks = watched.chunks()
         release.push_async_callback(watched.note_disconnection)
     return streamed(request, chunks, release)
@@ -136,10 +137,10 @@ def streamed(request: Request, chunks: AsyncGenerator[bytes], release: AsyncExit
 class _Watched:
     """A response that may be left before its end."""
 
-    def __init__(self, chunks: AsyncGenerator[bytes], run: Run, on_disconnect: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, chunks: AsyncGenerator[bytes], request: Request, run: Run) -> None:
         self._chunks = chunks
+        self._request = request
         self._run = run
-        self._on_disconnect = on_disconnect
         self._is_over = False
 
     async def chunks(self) -> AsyncGenerator[bytes]:
@@ -150,14 +151,29 @@ class _Watched:
         self._is_over = True
 
     async def note_disconnection(self) -> None:
-        """Call `on_disconnect`, unless the response was sent to its end."""
-        if self._is_over:
-            return
-        try:
-            await self._on_disconnect()
-        except (PulseError, *FAULTS) as error:
-            # The run continues; another request may cancel it.
-            _log.warning("cancel_failed", run_id=self._run.run_id, error=type(error).__name__)
+        """Cancel the run, unless the response was sent to its end."""
+        if not self._is_over:
+            await cancel_left(self._request, self._run)
+
+
+async def cancel(connection: HTTPConnection, app_name: str, user_id: str, run_id: str) -> Run:
+    """Request the end of a run, at once if this process executes it, and return the run.
+
+    Raises:
+        RunNotFoundError: there is none.
+    """
+    run = await service_of(connection, RunService).request_cancel(app_name, user_id, run_id)
+    service_of(connection, AgentRunner).wake_cancelled(run)
+    return run
+
+
+async def cancel_left(connection: HTTPConnection, run: Run) -> None:
+    """Cancel the run of a client that has disconnected."""
+    try:
+        await cancel(connection, run.app_name, run.user_id, run.run_id)
+    except (PulseError, *FAULTS) as error:
+        # The run continues; another request may cancel it.
+        _log.warning("cancel_failed", run_id=run.run_id, error=type(error).__name__)
 
 
 @router.get(
@@ -272,9 +288,9 @@ async def list_agents(runner: Annotated[AgentRunner, service(AgentRunner)], _own
     },
 )
 async def cancel_run(
+    request: Request,
     run_id: RunId,
     runs: Runs,
-    runner: Annotated[AgentRunner, service(AgentRunner)],
     access: Annotated[Access, Depends(run_access_of)],
     ticket: TicketQuery = None,
 ) -> Response:
@@ -282,8 +298,7 @@ async def cancel_run(
     access.require_run(run_id)
     if access.session_id is not None:
         access.require_session((await runs.get(*access.owner, run_id)).session_id)
-    run = await runs.request_cancel(*access.owner, run_id)
-    runner.wake_cancelled(run)
+    run = await cancel(request, *access.owner, run_id)
     return reply(RunView.of(run, thread_id=run.session_id), 200 if run.status.is_terminal else 202)
 
 

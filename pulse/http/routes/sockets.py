@@ -8,10 +8,11 @@ the ``offset`` to continue from. With ``?frames=positions``, the stream of a thr
 ``{"id": …}`` alone, for a client that has none of an event: its offset if it is disconnected before the first one. The
 heartbeat is the protocol's own ping.
 
-A run's input is AG-UI's `RunAgentInput`, as for ``POST /agui``. ``{"type": "abort", "runId": …}`` requests the end of a
-run. The runs of a socket are sent one after the other; what is refused gets RUN_ERROR with the problem's name as code.
-A client that was disconnected follows its run by ``/ws/events/{thread_id}?run_id=…&offset=…``, or sends the input
-again.
+A run's input is AG-UI's `RunAgentInput`, as for ``POST /agui``; ``on_disconnect``, ``active_run`` and ``history`` in
+the query are as there. ``{"type": "abort", "runId": …}`` requests the end of a run, at once; one that waits does not
+begin. The runs of a socket are sent one after the other, and eight inputs may wait; what is refused gets RUN_ERROR with
+the problem's name as code. A client that was disconnected follows its run by
+``/ws/events/{thread_id}?run_id=…&offset=…``, or sends the input again.
 
     closes with 1000    the requested run is over: its last event was sent
                 1008    the offset is not a position in this stream
@@ -28,9 +29,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import functools
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
 
 import structlog
 from fastapi import APIRouter, Query, WebSocket
@@ -56,10 +60,11 @@ from pulse.http.edge.stream_access import (
     access_of,
     run_access_of,
 )
-from pulse.http.routes.agui import begin
-from pulse.http.routes.runs import Legacy, cursor_of
+from pulse.http.routes.agui import Options, RunOptions, begin
+from pulse.http.routes.runs import Legacy, cancel_left, cursor_of
+from pulse.http.routes.runs import cancel as cancel_run
 from pulse.http.routes.threads import session_of, thread_cursor_of
-from pulse.runs.agents import AgentRunner
+from pulse.runs.intake import Intake, RunIntake
 from pulse.runs.records import Run
 from pulse.runs.service import RunService
 from pulse.streams.run_hub import Cut, StreamCutError, farewell
@@ -76,12 +81,67 @@ _CODES = {
 }
 _FAULTS = (PulseError, *FAULTS)
 _Frames = AsyncIterator[Sequence[Frame]]
-# What was sent while a run is executed, or why it was refused; a client that sends more is read no further.
-_Inputs: TypeAlias = "asyncio.Queue[agui.RunAgentInput | Exception]"
+#: How many inputs of a socket wait while a run is sent; further ones are refused.
 _INPUTS_MAX = 8
 _log = structlog.get_logger(__name__)
 
 router = APIRouter()
+
+
+@dataclass(slots=True)
+class _Input:
+    """What a client sent: the input of a run, or why it is refused."""
+
+    given: agui.RunAgentInput | Exception
+    is_aborted: bool = False
+
+
+class _Inputs:
+    """What a client sent over a socket and is not answered yet, in order.
+
+    It is read further than it is taken in: an abort may follow any number of inputs.
+
+    Attributes:
+        sent: the run that is being sent.
+    """
+
+    def __init__(self) -> None:
+        self.sent: Run | None = None
+        self._current: _Input | None = None
+        self._waiting: deque[_Input] = deque()
+        self._refused = 0
+        self._arrived = asyncio.Event()
+
+    def put(self, given: agui.RunAgentInput | Exception) -> None:
+        """Add an input, or why one is refused; if too many wait, it is refused."""
+        if len(self._waiting) < _INPUTS_MAX:
+            self._waiting.append(_Input(given))
+        else:
+            self._refused += 1
+        self._arrived.set()
+
+    async def take(self) -> _Input:
+        """Return the next one, once there is one: it is the current one until the next call."""
+        self._current = self.sent = None
+        await self._arrived.wait()
+        if self._refused:
+            detail = f"{self._refused} messages were refused, since {_INPUTS_MAX} waited: send them again, one by one"
+            self._refused = 0
+            found = _Input(problems.ProblemError(problems.OVERLOADED, detail))
+        else:
+            found = self._waiting.popleft()
+        if not self._waiting:
+            self._arrived.clear()
+        self._current = found
+        return found
+
+    def abort(self, run_id: str) -> bool:
+        """Mark the inputs of a run that wait or are being taken in as aborted; return whether there is one."""
+        inputs = [each for each in (self._current, *self._waiting) if each is not None]
+        marked = [each for each in inputs if isinstance(each.given, agui.RunAgentInput) and each.given.run_id == run_id]
+        for each in marked:
+            each.is_aborted = True
+        return bool(marked)
 
 
 class _End(NamedTuple):
@@ -223,25 +283,29 @@ async def _refuse(socket: WebSocket, error: Exception) -> None:
 @router.websocket("/ws/agui")
 async def run_default_agent(
     socket: WebSocket,
+    options: Options,
     offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
     frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
 ) -> None:
     """Run the agent called `default`, or the only one, as often as the client sends an input."""
-    await _run_agents(socket, None, offset, in_envelope=frames == "envelope")
+    await _run_agents(socket, None, options, offset, in_envelope=frames == "envelope")
 
 
 @router.websocket("/ws/agui/{agent_name}")
 async def run_agent(
     socket: WebSocket,
     agent_name: str,
+    options: Options,
     offset: Annotated[str | None, Query(max_length=LAST_EVENT_ID_LENGTH_MAX)] = None,
     frames: Annotated[str, Query(pattern="^(agui|envelope)$")] = "agui",
 ) -> None:
     """Run one of the registered agents as often as the client sends an input."""
-    await _run_agents(socket, agent_name, offset, in_envelope=frames == "envelope")
+    await _run_agents(socket, agent_name, options, offset, in_envelope=frames == "envelope")
 
 
-async def _run_agents(socket: WebSocket, agent_name: str | None, offset: str | None, *, in_envelope: bool) -> None:
+async def _run_agents(
+    socket: WebSocket, agent_name: str | None, options: RunOptions, offset: str | None, *, in_envelope: bool
+) -> None:
     try:
         access = await run_access_of(socket)
         cursor = cursor_of(offset, None)
@@ -249,15 +313,21 @@ async def _run_agents(socket: WebSocket, agent_name: str | None, offset: str | N
         await _refuse(socket, error)
         return
     await socket.accept()
-    inputs: _Inputs = asyncio.Queue(_INPUTS_MAX)
-    reader = asyncio.create_task(_read_inputs(socket, access, inputs))
-    runner = asyncio.create_task(_answer_inputs(socket, agent_name, access, inputs, cursor, in_envelope=in_envelope))
+    inputs = _Inputs()
+    begin_run = functools.partial(_begin, socket, agent_name, access, options, inputs)
+    tasks = (
+        asyncio.create_task(_read_inputs(socket, access, inputs)),
+        asyncio.create_task(_answer_inputs(socket, begin_run, options, inputs, cursor, in_envelope=in_envelope)),
+    )
     try:
-        done, _ = await asyncio.wait({reader, runner}, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await cancel(reader, runner)
+        await cancel(*tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+    if options.cancels_on_disconnect and inputs.sent is not None:
+        await cancel_left(socket, inputs.sent)
 
 
 async def _read_inputs(socket: WebSocket, access: Access, inputs: _Inputs) -> None:
@@ -269,28 +339,64 @@ async def _read_inputs(socket: WebSocket, access: Access, inputs: _Inputs) -> No
         try:
             value = parse((message.get("text") or message.get("bytes", b"").decode()).encode())
             if isinstance(value, dict) and value.get("type") == "abort":
-                await _abort(socket, access, value.get("runId"))
+                await _abort(socket, access, inputs, value.get("runId"))
             else:
-                await inputs.put(agui.RunAgentInput.model_validate(value))
+                inputs.put(agui.RunAgentInput.model_validate(value))
         except (ValueError, problems.ProblemError, *_FAULTS) as error:
             # Reported between two runs: RUN_ERROR would end the one that is being sent.
-            await inputs.put(error)
+            inputs.put(error)
 
 
-async def _abort(socket: WebSocket, access: Access, run_id: object) -> None:
+async def _abort(socket: WebSocket, access: Access, inputs: _Inputs, run_id: object) -> None:
     if not isinstance(run_id, str):
         raise problems.ProblemError(problems.INVALID_REQUEST, "an abort names its run as 'runId'")
     access.require_run(run_id)
-    runs = service_of(socket, RunService)
-    if access.session_id is not None:
-        access.require_session((await runs.get(*access.owner, run_id)).session_id)
-    service_of(socket, AgentRunner).wake_cancelled(await runs.request_cancel(*access.owner, run_id))
+    is_to_begin = inputs.abort(run_id)
+    try:
+        if access.session_id is not None:
+            access.require_session((await service_of(socket, RunService).get(*access.owner, run_id)).session_id)
+        await cancel_run(socket, *access.owner, run_id)
+    except RunNotFoundError:
+        if not is_to_begin:
+            raise
+
+
+async def _begin(
+    socket: WebSocket,
+    agent_name: str | None,
+    access: Access,
+    options: RunOptions,
+    inputs: _Inputs,
+    requested: _Input,
+) -> Intake:
+    """Start the run of an input, or find it, and note it as the one that is sent.
+
+    Raises:
+        Exception: it is refused, or it was aborted before it began.
+    """
+    if isinstance(requested.given, Exception):
+        raise requested.given
+    if requested.is_aborted and await service_of(socket, RunIntake).find(*access.owner, requested.given) is None:
+        detail = f"run {requested.given.run_id[:80]!r} was aborted before it began: nothing of it is stored"
+        raise problems.ProblemError(problems.RUN_ENDED, detail)
+    beginning = asyncio.ensure_future(begin(socket, agent_name, requested.given, access, options))
+    try:
+        taken = await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        # The client has disconnected. A run that is stored must be executed, or be cancelled as the client chose.
+        with contextlib.suppress(problems.ProblemError, *_FAULTS):
+            inputs.sent = (await beginning).run
+        raise
+    inputs.sent = taken.run
+    if requested.is_aborted:
+        await cancel_run(socket, *access.owner, taken.run.run_id)
+    return taken
 
 
 async def _answer_inputs(
     socket: WebSocket,
-    agent_name: str | None,
-    access: Access,
+    begin_run: Callable[[_Input], Awaitable[Intake]],
+    options: RunOptions,
     inputs: _Inputs,
     cursor: Cursor | None,
     *,
@@ -298,13 +404,9 @@ async def _answer_inputs(
 ) -> None:
     """Run one input after the other, and send the frames of each."""
     while True:
-        requested = await inputs.get()
-        if isinstance(requested, Exception):
-            if not await _report(socket, requested):
-                return
-            continue
+        requested = await inputs.take()
         try:
-            taken = await begin(socket, agent_name, requested, access)
+            taken = await begin_run(requested)
         except Exception as error:  # noqa: BLE001 - an unexpected error is raised again after it was reported
             if not await _report(socket, error):
                 return
@@ -313,14 +415,17 @@ async def _answer_inputs(
             socket,
             taken.run,
             cursor,
-            with_history=not taken.created and cursor is None,
+            with_history=options.sends_history(taken, cursor),
             known_inputs=taken.sent_ids,
         )
-        end = await _send_all(socket, source, in_envelope=in_envelope, legacy=requested.protocol_version is None)
+        is_legacy = isinstance(requested.given, agui.RunAgentInput) and requested.given.protocol_version is None
+        end = await _send_all(socket, source, in_envelope=in_envelope, legacy=is_legacy)
         cursor = None
-        if end is None or end.code != 1000:
-            if end is not None:
-                await _close(socket, end)
+        if end is None:
+            return
+        if end.code != 1000:
+            inputs.sent = None
+            await _close(socket, end)
             return
 
 
