@@ -416,7 +416,8 @@ class EventBridge:
 
     def _call(self, event: Event, number: int) -> Iterator[Frame]:
         """Translate a stored call: whole, or what was not sent of it."""
-        fields, text = messages.content_of(event), messages.tool_input(event)
+        fields = messages.content_of(event)
+        text = messages.shown_arguments(fields)
         given = self._calls.given(event)
         opened = None if given is None or self._calls.has_call(given) else self._open.pop(key_of(given), None)
         call = self._calls.call(event)
@@ -439,7 +440,7 @@ class EventBridge:
         result = agui.ToolCallResultEvent(
             message_id=own,
             tool_call_id=self._calls.result(event),
-            content=messages.tool_output(event),
+            content=messages.shown_result(fields),
             metadata={wire.ERROR_KEY: True} if fields.get("is_error") is True else None,
         )
         yield from map(_frame, wire.attributed([result], fields))

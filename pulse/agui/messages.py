@@ -57,16 +57,14 @@ def tool_name(event: Event) -> str:
     return clean_text(str(content_of(event).get("tool_name") or "tool"))
 
 
-def tool_input(event: Event) -> str:
-    """Return a call's arguments as text: as they were streamed, if they were."""
-    content = content_of(event)
+def shown_arguments(content: Mapping[str, Any]) -> str:
+    """Return the arguments in a call's content as text: as they were streamed, if they were."""
     streamed = content.get("tool_args")
     return clean_text(streamed) if isinstance(streamed, str) else as_text(content.get("tool_input", {}))
 
 
-def tool_output(event: Event) -> str:
-    """Return a result as text."""
-    content = content_of(event)
+def shown_result(content: Mapping[str, Any]) -> str:
+    """Return the result in an event's content as text."""
     return as_text(content.get("observation", content.get("tool_output", "")))
 
 
@@ -142,7 +140,7 @@ def messages_of(events: Iterable[Event], *, is_cut: bool = False) -> list[agui.M
                 continue
             own = unique_id(event, messages)
             messages[own] = agui.ToolMessage(
-                id=own, tool_call_id=calls.result(event), content=tool_output(event), **_marks(event)
+                id=own, tool_call_id=calls.result(event), content=shown_result(content_of(event)), **_marks(event)
             )
         elif event.event_type in ("activity", "activity_delta"):
             _add_activity(messages, event)
@@ -190,7 +188,7 @@ def _add_call(messages: dict[str, agui.Message], event: Event, call_id: str) -> 
     marks = _marks(event)
     call = agui.ToolCall(
         id=call_id,
-        function=agui.FunctionCall(name=tool_name(event), arguments=tool_input(event)),
+        function=agui.FunctionCall(name=tool_name(event), arguments=shown_arguments(content_of(event))),
         encrypted_value=encrypted_value(content_of(event)),
         metadata=marks.pop("metadata", None),
     )

@@ -15,7 +15,6 @@ the key. A key that the client leaves out stays; keys of the user and the app ar
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -25,7 +24,7 @@ from pulse.errors import HistoryChangedError, InvalidInputError
 from pulse.events import Session
 from pulse.postgres.json_values import DELETED, clean_text
 from pulse.postgres.statements import Statements
-from pulse.runs.sent_messages import SentMessage, compared, difference
+from pulse.runs.sent_messages import SentCall, SentMessage, compared, compared_calls, difference, differs, same
 from pulse.scopes import split_delta
 from pulse.state.history import StateHistory
 
@@ -36,8 +35,9 @@ if TYPE_CHECKING:
 STATE_SEQUENCE_KEY: Final = "hippocampus:stateSequence"
 #: How many of the client's messages are compared, the newest.
 COMPARED_MAX = 1000
-#: In how many bytes of the client's and tools' stored messages, the newest, images and files are compared. It is more
-#: than a client can send in a body, by default; PostgreSQL reads and hashes 8 MB in 0.2 seconds.
+#: In how many bytes of the client's and tools' stored messages, the newest, images, files and results are compared, and
+#: in how many of calls their arguments. It is more than a client can send in a body, by default; PostgreSQL reads and
+#: hashes 8 MB in 0.2 seconds.
 MEDIA_BYTES_MAX = 32 << 20
 #: How many stored messages are read at a time.
 _PAGE_SIZE = 100
@@ -166,6 +166,12 @@ class ClientViews:
                 raise HistoryChangedError(
                     f"message {row['id'][:80]!r} has {what} in this session: send the change as a new message"
                 )
+        async for sent_call, stored in self._differing_calls(session, compared_calls(newest)):
+            if differs(sent_call, stored):
+                raise HistoryChangedError(
+                    f"message {sent_call.message_id[:80]!r} has other arguments of call {sent_call.id[:80]!r} in this"
+                    " session: send the change as a new message"
+                )
         if position.later_turns:
             raise HistoryChangedError(
                 f"the session has {position.later_turns} later messages of the user, which the input leaves out"
@@ -192,32 +198,39 @@ class ClientViews:
                 return
             after = rows[-1]["sequence_num"]
 
+    async def _differing_calls(
+        self, session: Session, calls: Sequence[SentCall]
+    ) -> AsyncIterator[tuple[SentCall, str]]:
+        """Yield the calls whose stored arguments differ, with the contents of their events."""
+        if not calls:
+            return
+        by_id = {(each.message_id, each.id): each for each in calls}
+        after = 0
+        while True:
+            rows = await _STATEMENTS.fetch(
+                self._pool,
+                "differing_calls",
+                session.thread_id,
+                [each.message_id for each in by_id.values()],
+                [each.id for each in by_id.values()],
+                [each.digest for each in by_id.values()],
+                [each.calls for each in by_id.values()],
+                MEDIA_BYTES_MAX,
+                after,
+                _PAGE_SIZE,
+            )
+            for row in rows:
+                yield by_id[row["id"], row["call_id"]], row["content"]
+            if len(rows) < _PAGE_SIZE:
+                return
+            after = rows[-1]["sequence_num"]
+
 
 def own_keys(state: Any) -> dict[str, Any]:
     """Return the keys of a client's state that it may set: the session's own."""
     return split_delta(state).session if isinstance(state, Mapping) else {}
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same to a client that has all numbers as doubles."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, int | float) and isinstance(other, int | float):
-        return _double(one) == _double(other) or (one != one and other != other)  # noqa: PLR0124  # not a number
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
-    return type(one) is type(other) and bool(one == other)
-
-
 def _can_be_stored(name: str) -> bool:
     """Whether an id could be the id of a stored event: PostgreSQL holds neither U+0000 nor lone surrogates."""
     return clean_text(name) == name
-
-
-def _double(number: float) -> float:
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf if number > 0 else -math.inf

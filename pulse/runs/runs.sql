@@ -117,12 +117,14 @@ WHERE t.id = $1 AND is_open(t)
 
 -- name: differing_messages
 -- thread, ids of a client's messages, MD5 of their texts and identities of their images and files (null: not compared),
--- bytes of the newest messages whose files are compared, after this one of the session's events, at most this many;
--- what is stored of those that differ
+-- bytes of the newest messages whose files and results are compared, after this one of the session's events, at most this
+-- many; what is stored of those that differ
 SELECT c.id, c.sequence_num, c.event_type::text, coalesce(m.content, '') AS content,
-       coalesce(m.role::text, 'user') AS role, p.outline::text AS outline
+       coalesce(m.role::text, 'user') AS role, p.outline::text AS outline,
+       CASE WHEN c.event_type = 'observe' AND c.digest IS NOT NULL THEN c.content::text END AS result
 FROM (SELECT g.id, g.digest, g.media, e.sequence_num, e.event_type, e.content,
-             sum(octet_length(e.content::text)) FILTER (WHERE g.media IS NOT NULL)
+             sum(octet_length(e.content::text))
+                 FILTER (WHERE g.media IS NOT NULL OR e.event_type = 'observe' AND g.digest IS NOT NULL)
                  OVER (ORDER BY e.sequence_num DESC) AS bytes
       FROM unnest($2::text[], $3::text[], $4::text[]) AS g (id, digest, media)
       CROSS JOIN LATERAL (SELECT o.sequence_num, o.event_type, o.content FROM events AS o
@@ -136,9 +138,32 @@ CROSS JOIN LATERAL (
                 WHEN strpos(c.content::text, '"parts"') > 0 THEN media_outline(c.content, 'parts')
                 ELSE '{"media": "", "parts": []}' END AS outline
     OFFSET 0) AS p
-WHERE c.sequence_num > $6 AND (md5(coalesce(m.content, '')) <> c.digest OR p.outline ->> 'media' <> c.media)
+WHERE c.sequence_num > $6
+  AND CASE WHEN c.event_type = 'observe' AND c.digest IS NOT NULL
+           THEN c.bytes <= $5 AND md5(shown_result(c.content)) IS DISTINCT FROM c.digest
+           ELSE md5(coalesce(m.content, '')) <> c.digest OR p.outline ->> 'media' <> c.media END
 ORDER BY c.sequence_num
 LIMIT $7
+
+-- name: differing_calls
+-- thread, ids of a client's messages and of the calls of tools in them, MD5 of the calls' arguments, how many calls each
+-- message has, bytes of the newest calls that are compared, after this one of the session's events, at most this many; what
+-- is stored of those that differ
+SELECT c.id, c.call_id, c.sequence_num, c.content::text
+FROM (SELECT g.id, g.call_id, g.digest, a.sequence_num, a.content,
+             sum(octet_length(a.content::text)) OVER (ORDER BY a.sequence_num DESC) AS bytes
+      FROM unnest($2::text[], $3::text[], $4::text[], $5::integer[]) AS g (id, call_id, digest, calls)
+      CROSS JOIN LATERAL (SELECT o.sequence_num FROM events AS o
+                          WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' LIMIT 1) AS m
+      -- The calls of a message are stored together, after its text.
+      CROSS JOIN LATERAL (SELECT o.sequence_num, o.content FROM events AS o
+                          WHERE o.thread_id = $1 AND o.event_type = 'act' AND o.erased_at IS NULL
+                            AND o.sequence_num BETWEEN m.sequence_num AND m.sequence_num + g.calls
+                            AND shown_call_id(o.content, o.id) = g.call_id
+                          LIMIT 1) AS a) AS c
+WHERE c.bytes <= $6 AND c.sequence_num > $7 AND md5(shown_arguments(c.content)) IS DISTINCT FROM c.digest
+ORDER BY c.sequence_num
+LIMIT $8
 
 -- name: history
 -- thread, types, at most this many, the newest first

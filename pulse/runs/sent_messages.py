@@ -1,15 +1,16 @@
-"""A client's messages, compared with the stored ones: texts, and the images and files of users and tools.
+"""A client's messages, compared with the stored ones: texts, images and files, calls of tools and their results.
 
 A client has a message as it sent it, or as it received it, where a large image is only named and the forms of other
 frameworks are shown as AG-UI's. Of images and files, identities are compared (`pulse.message_parts.identity`), so that
-the stored bytes stay in the database. What cannot be compared counts as the same: a client that changed nothing is
-never refused.
+the stored bytes stay in the database. Arguments and results that are JSON are compared as JSON: a client may write them
+again. What cannot be compared counts as the same: a client that changed nothing is never refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from itertools import zip_longest
 from typing import Any, Final
 
 from pulse.agui import types as agui
-from pulse.agui.messages import valid_parts
+from pulse.agui.messages import shown_arguments, shown_result, valid_parts
 from pulse.events import message_text
 from pulse.message_parts import is_known, may_be_same, media_identities, parts_of_outline
+from pulse.postgres.json_values import clean_text, decode_body
 
 #: What stands in place of a secret: see `pulse.redaction`.
 _MASK: Final = re.compile(r"\[redacted:[^\]]*\]")
+_NO_JSON: Final = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class SentMessage:
         text: None if it is not compared.
         media: what identifies its images and files; None if they are not compared.
         is_list: it has parts.
-        is_result: it is a tool's.
+        is_result: it is a tool's; its text is compared if the client has no parts of it.
         may_be_cut: the client may have received its text alone, which is streamed before the snapshot that has its
             images: no answer follows it.
     """
@@ -47,7 +50,7 @@ class SentMessage:
     @property
     def digest(self) -> str | None:
         """The MD5 of its text."""
-        return None if self.text is None else hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest()
+        return None if self.text is None else _digest(self.text)
 
     @property
     def media_lines(self) -> str | None:
@@ -55,10 +58,45 @@ class SentMessage:
         return None if self.media is None else "\n".join(self.media)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentCall:
+    """What is compared of a call of a tool in a client's message.
+
+    Attributes:
+        message_id: the message's.
+        calls: how many the message has.
+    """
+
+    message_id: str
+    id: str
+    arguments: str
+    calls: int
+
+    @property
+    def digest(self) -> str:
+        """The MD5 of its arguments."""
+        return _digest(self.arguments)
+
+
 def compared(messages: Sequence[agui.Message]) -> dict[str, SentMessage]:
     """Return what is compared of a client's messages, by their ids."""
     pairs = zip_longest(messages, messages[1:])
     return {each.id: found for each, following in pairs if (found := _compared(each, following)) is not None}
+
+
+def compared_calls(messages: Sequence[agui.Message]) -> list[SentCall]:
+    """Return what is compared of the calls in a client's messages."""
+    return [
+        SentCall(
+            message_id=message.id,
+            id=clean_text(call.id),
+            arguments=clean_text(call.function.arguments),
+            calls=len(message.tool_calls or ()),
+        )
+        for message in messages
+        if isinstance(message, agui.AssistantMessage)
+        for call in message.tool_calls or ()
+    ]
 
 
 def _compared(message: agui.Message, following: agui.Message | None) -> SentMessage | None:
@@ -72,7 +110,7 @@ def _compared(message: agui.Message, following: agui.Message | None) -> SentMess
     if isinstance(message.content, str):
         # A client that followed the run has a result as text, whatever the tool returned.
         if is_result:
-            return None
+            return SentMessage(text=clean_text(message.content), is_result=True)
         may_be_cut = following is None or isinstance(following, agui.UserMessage)
         return SentMessage(text=message_text(message.content), media=(), may_be_cut=may_be_cut)
     parts = [part.model_dump(by_alias=True, mode="json") for part in message.content]
@@ -85,6 +123,8 @@ def difference(sent: SentMessage, row: Mapping[str, Any]) -> str | None:
     is_answer = row["role"] == "assistant"
     if sent.is_result != (row["event_type"] == "observe") or (sent.is_list and row["outline"] is None):
         return None
+    if sent.is_result and sent.text is not None:
+        return None if _is_result(sent.text, row["result"]) else "another result"
     found = "another text"
     for text, media in _forms(sent, row):
         if sent.text is None or _continues(sent.text, text, is_answer=is_answer):
@@ -92,6 +132,74 @@ def difference(sent: SentMessage, row: Mapping[str, Any]) -> str | None:
                 return None
             found = "other images or files"
     return found
+
+
+def differs(sent: SentCall, stored: str) -> bool:
+    """Whether the arguments of a call are others than those in the content of its event."""
+    content = _content(stored)
+    text = shown_arguments(content)
+    # A client that followed the run in part has the beginning; of a call that was cut off, the event may have less.
+    is_cut = content.get("partial") is True and sent.arguments.startswith(text)
+    if is_cut or _continues(sent.arguments, text, is_answer=True):
+        return False
+    return not _is_same_json(*("{}" if each.strip() in ("", "null") else each for each in (sent.arguments, text)))
+
+
+def _is_result(sent: str, stored: str) -> bool:
+    content = _content(stored)
+    text = shown_result(content)
+    if _continues(sent, text, is_answer=False) or _is_same_json(sent, text):
+        return True
+    # Of a result that it sent as parts, a client may have made a text of its own.
+    parts = content.get("observation")
+    has_parts = isinstance(parts, list) and any(isinstance(each, Mapping) and "type" in each for each in parts)
+    return has_parts and not isinstance(_json(sent), list)
+
+
+def _content(stored: str) -> Mapping[str, Any]:
+    content = decode_body(stored)
+    return content if isinstance(content, Mapping) else {}
+
+
+def _is_same_json(sent: str, stored: str) -> bool:
+    """Whether two texts are the same JSON, but for secrets that were masked."""
+    one, other = _json(sent), _json(stored)
+    if one is _NO_JSON or other is _NO_JSON:
+        return False
+    return same(one, other) or _fits_masks(
+        *(json.dumps(each, sort_keys=True, ensure_ascii=False) for each in (one, other))
+    )
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return _NO_JSON
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same to a client that has all numbers as doubles."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return _double(one) == _double(other) or (one != one and other != other)  # noqa: PLR0124  # not a number
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _double(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def _digest(text: str) -> str:
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
 def _forms(sent: SentMessage, row: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str] | None]]:

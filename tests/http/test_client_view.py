@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from pulse.counts import COUNTS
 from pulse.events import Event, EventActions
 from pulse.runs import client_view
 from pulse.runs.agents import RunContext
-from pulse.runs.client_view import same
+from pulse.runs.sent_messages import same
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.lock_gates import WAITING
 from tests.support.stream_client import Page, asked, follow, frames_of, run_agent
@@ -63,9 +63,23 @@ async def change(run: RunContext) -> None:
                 await asyncio.Event().wait()
 
 
+async def use_tools(run: RunContext) -> None:
+    """Call tools, whole and streamed, with results that are JSON and text."""
+    call = await run.call_tool("weather", {"city": "Lisbon", "days": [1, 2.0]}, tool_call_id=f"c-{run.run.run_id}")
+    await run.tool_result(call, {"sky": "clear", "degrees": 21.0, "odd": "a\0b"})
+    async with run.streamed_call("search", tool_call_id=f"s-{run.run.run_id}") as streamed:
+        await streamed.push('{"query": "parcel", ')
+        await streamed.push('"key": "AKIAABCDEFGHIJKLMNOP"}')
+    await run.tool_result(streamed.message_id, "nothing found for AKIAABCDEFGHIJKLMNOP")
+    nothing = await run.call_tool("now", None, tool_call_id=f"n-{run.run.run_id}")
+    await run.tool_result(nothing, None)
+    async with run.text() as text:
+        await text.push(json.dumps({"history": len(await run.history())}))
+
+
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
-    async with serving(dsn, {"default": tell, "change": change, "alone": Alone()}) as opened:
+    async with serving(dsn, {"default": tell, "change": change, "alone": Alone(), "tools": use_tools}) as opened:
         yield opened
 
 
@@ -625,6 +639,117 @@ async def test_an_edit_among_many_masked_messages_is_recognised(client: httpx.As
     await browser.say("r2")
 
 
+def with_call(messages: list[dict[str, Any]], call_id: str, **function: str) -> list[dict[str, Any]]:
+    """The messages with another call of this id."""
+
+    def changed(call: dict[str, Any]) -> dict[str, Any]:
+        return {**call, "function": {**call["function"], **function}} if call["id"] == call_id else call
+
+    return [
+        {**each, "toolCalls": [changed(call) for call in each["toolCalls"]]} if each.get("toolCalls") else each
+        for each in messages
+    ]
+
+
+def with_result(messages: list[dict[str, Any]], call_id: str, content: str) -> list[dict[str, Any]]:
+    """The messages with another result of the call of this id."""
+    return [{**each, "content": content} if each.get("toolCallId") == call_id else each for each in messages]
+
+
+@pytest.mark.parametrize("policy", ["off", "mask"])
+async def test_edited_arguments_and_results_are_recognised(
+    client: httpx.AsyncClient, writer: LiveWriter, policy: str
+) -> None:
+    """409, and nothing is stored, also where a secret was masked. JSON that a client wrote again is no edit, nor is the
+    beginning of arguments, nor a client that has only the end of the conversation."""
+    await writer.pool.execute("SELECT set_app_policy('shop', $1)", {"redaction": policy})
+    browser = Browser(client)
+    await browser.say("r1", path="tools")
+    await browser.say("r2", path="tools")
+    received = json.loads(next(each["content"] for each in browser.messages if each.get("toolCallId") == "c-r1"))
+    unchanged: tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], ...] = (
+        lambda had: with_call(had, "c-r1", arguments='{ "days": [1.0, 2],\n "city": "Lisbon"}'),
+        lambda had: with_call(had, "c-r1", arguments='{"city":"Lis'),
+        lambda had: with_call(had, "s-r2", arguments='{"key":"AKIAABCDEFGHIJKLMNOP","query":"parcel"}'),
+        lambda had: with_call(had, "n-r1", arguments="{}"),
+        lambda had: with_call(had, "n-r1", arguments=""),
+        lambda had: with_result(had, "c-r2", json.dumps({**received, "degrees": 21}, sort_keys=True, indent=1)),
+        lambda had: with_result(had, "s-r2", " nothing found\nfor AKIAABCDEFGHIJKLMNOP"),
+        lambda had: had[-1:],
+        lambda had: had[-4:],
+    )
+    late = Page()
+    await follow(client, "r2", late)
+    had = late.reducer.messages
+    for number, written_again in enumerate(unchanged):
+        browser.messages = written_again(had)
+        await browser.say(f"again-{number}", path="tools")
+        had = [*had, *browser.messages[-8:]]
+    events = await writer.pool.fetchval("SELECT count(*) FROM events")
+    for messages, found in (
+        (with_call(had, "c-r1", arguments='{"city": "Porto", "days": [1, 2]}'), "other arguments of call 'c-r1'"),
+        (with_call(had, "c-r1", arguments='{"city": "Lisbon", "days": [1]}'), "other arguments of call 'c-r1'"),
+        (with_call(had, "c-r1", arguments="{}"), "other arguments of call 'c-r1'"),
+        (with_call(had, "s-r2", arguments='{"query": "letter", "key": "AKIAABCDEFGHIJKLMNOP"}'), "call 's-r2'"),
+        (with_call(had, "n-r2", arguments='{"zone": "UTC"}'), "other arguments of call 'n-r2'"),
+        (with_result(had, "c-r1", json.dumps({**received, "sky": "cloudy"})), "another result"),
+        (with_result(had, "c-r1", "clear"), "another result"),
+        (with_result(had, "s-r1", "something found for AKIAABCDEFGHIJKLMNOP"), "another result"),
+        (with_result(had, "n-r2", "12:00"), "another result"),
+    ):
+        browser.messages = messages
+        refused = problem(await client.post("/agui/default", json=browser.input("r9", "next")))
+        assert refused["type"] == "/problems/history-changed"
+        assert found in refused["detail"]
+    assert await writer.pool.fetchval("SELECT count(*) FROM events") == events
+    await browser.say("r9", "next", "default?history=server")
+    await browser.say("r10", "next")
+
+
+async def test_edited_arguments_of_a_message_with_several_calls_are_recognised(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """Whichever of its calls: of a message that a client brought, or that an agent of ADK stored in pieces."""
+
+    def call(name: str) -> dict[str, Any]:
+        return {"id": name, "type": "function", "function": {"name": "look", "arguments": f'{{"at": "{name}"}}'}}
+
+    browser = Browser(client)
+    browser.messages = [
+        {"id": "u1", "role": "user", "content": "look around"},
+        {"id": "a1", "role": "assistant", "content": "I look", "toolCalls": [call("one"), call("two")]},
+        *({"id": f"t-{each}", "role": "tool", "toolCallId": each, "content": each} for each in ("one", "two")),
+        {"id": "a2", "role": "assistant", "toolCalls": [call("three"), call("four")]},
+        *({"id": f"t-{each}", "role": "tool", "toolCallId": each, "content": each} for each in ("three", "four")),
+    ]
+    await browser.say("r1", "thanks")
+    pieces = [
+        Event(
+            author="model",
+            event_type="act",
+            id=own,
+            content={
+                "tool_name": "look",
+                "tool_input": {"at": name},
+                "tool_call_id": name,
+                "message_id": "e.0",
+            },
+        )
+        for own, name in (("e.0", "five"), ("e", "six"))
+    ]
+    await writer.live.sessions.append("shop", "mei", "t", pieces)
+    browser.messages.append({"id": "e.0", "role": "assistant", "toolCalls": [call("five"), call("six")]})
+    await browser.say("r2", "go on")
+    whole = browser.messages
+    for name in ("one", "two", "three", "four", "five", "six"):
+        browser.messages = with_call(whole, name, arguments='{"at": "elsewhere"}')
+        body = browser.input("r3", "next")
+        assert f"other arguments of call '{name}'" in problem(await client.post("/agui/default", json=body))["detail"]
+    # A call that the session does not have is not compared.
+    browser.messages = [*whole[:-1], {**whole[-1], "toolCalls": [call("unknown")]}]
+    await browser.say("r4", "next")
+
+
 async def leave(client: httpx.AsyncClient, run: str, path: str) -> None:
     """Post a run, and disconnect when the agent has begun."""
     async with client.stream("POST", f"/agui/{path}", json=asked("t", run)) as response:
@@ -671,4 +796,5 @@ async def test_the_next_message_works_after_the_last_run_was_left(
         ("alone", "waits", True, {"transport": {"streaming": True}}),
         ("change", "", False, {}),
         ("default", "", False, {}),
+        ("tools", "", False, {}),
     ]

@@ -259,7 +259,8 @@ UNSCOPED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
                 remove_documents stage_chunks
             hippocampus.store/store: refresh
             hippocampus/jobs: cancel_job enqueue_consolidation get_job retry_job
-            pulse.runs/runs: client_position differing_messages ending history last_event_of_run live_run renew_runs
+            pulse.runs/runs: client_position differing_calls differing_messages ending history last_event_of_run
+                live_run renew_runs
             pulse.sandbox/sandbox: end_execution
             pulse.streams/streams: conversation current_run drop_live_texts gone_threads last_number live_texts
                 next_lone_event next_run push_live_text run_events thread_state
