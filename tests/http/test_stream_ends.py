@@ -19,11 +19,14 @@ from pulse.runs.agents import RUNS_AT_ONCE_MAX, RunContext
 from pulse.runs.service import RunService
 from pulse.session_service import OpenSessionService
 from pulse.streams.deltas import PgDeltaCarrier
+from tests.support.http_server import running
 from tests.support.live_writer import LiveWriter, serving
 from tests.support.stream_agents import ask, echo, wait
 from tests.support.stream_client import OWNER, Page, asked, follow, frames_of, run_agent
 from tests.support.waiting import WAIT_SECONDS, until
 from tests.support.writer_process import KEY, problem
+from workers.api.cells import CellDirectory, CellRouter
+from workers.writer import _server_config
 
 TERMINAL = {"RUN_FINISHED", "RUN_ERROR"}
 LISTENING = """
@@ -441,6 +444,16 @@ async def test_a_page_of_another_site_can_read_when_to_reconnect(dsn: str) -> No
             assert (at.headers["access-control-allow-origin"], at.headers["vary"]) == (page, "Origin")
             foreign = await client.get("/api/runs/r/events", headers={**survives, "Origin": other})
             assert "access-control-allow-origin" not in foreign.headers
+
+
+async def test_a_page_of_another_site_waits_for_a_cell_that_is_not_reached_yet() -> None:
+    """The answer comes from before any cell's API, and can be read all the same."""
+    router = CellRouter(CellDirectory(), frozenset({"https://page.example"}))
+    headers = {"Accept": "text/event-stream", "Origin": "https://page.example"}
+    async with running(_server_config(router, 1_000_000)) as served, httpx.AsyncClient(timeout=WAIT_SECONDS) as client:
+        refused = await client.get(f"{served.url}/api/runs/r/events", headers=headers)
+    assert refused.text.startswith(": /problems/database-unreachable\nretry: ")
+    assert refused.headers["access-control-allow-origin"] == "https://page.example"
 
 
 async def test_pages_that_send_a_post_need_both_lists_of_origins(dsn: str) -> None:
