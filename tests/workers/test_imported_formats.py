@@ -334,6 +334,36 @@ def test_a_header_in_an_unknown_form_never_becomes_an_author(tmp_path: Path) -> 
         assert [type(item) for item in alone[1:]] == [Rejected] * 3, time
 
 
+def test_messages_copied_into_another_stay_its_text(tmp_path: Path) -> None:
+    """A file has one form of header, that of its first; the dates of others do not show the order of day and month."""
+
+    def read(text: str, **options: Any) -> tuple[list[tuple[str, str | None]], list[int]]:
+        items = list(reader.read(write(tmp_path, text, "w.txt"), **options).items)
+        events = [item.event for item in items if isinstance(item, Turn)]
+        return [(event.author, event.text) for event in events], list(left_out(items).values())
+
+    for first, copied in (
+        ("08.05.24, 13:56 - ", "[13:50, 1.5.2024] Bob: I quit"),
+        ("08.05.24, 13:56 - ", "12:30, 01.02.2024 - Lunch: at home"),
+        ("08.05.24, 13:56 - ", "08.05.2024, 13:50 - Bob: I quit"),
+        ("[08.05.24, 13:56:00] ", "[08.05.24, 13:50] Bob: I quit"),
+        ("5/8/24, 1:56 PM - ", "5/8/24, 13:50 - Bob: I quit"),
+    ):
+        text = f"{first}Ann: Look:\n{copied}\nWell\n{first}Ben: Oh\n"
+        assert read(text, day_first=False) == ([("Ann", f"Look:\n{copied}\nWell"), ("Ben", "Oh")], [1]), copied
+    # What differs between the headers of one export is no other form.
+    same = (
+        "1/2/24, 9:05 AM - Ann: a\n", "11/12/24, 11:05 p.\u202fm. - Ann: b\n",
+        "\u200e\u200f1\u200f/2\u200f/24,  1:05\u202fPM - Ann: c\n",
+    )  # fmt: skip
+    assert read("".join(same), day_first=False) == ([("Ann", "a"), ("Ann", "b"), ("Ann", "c")], [])
+    for header in HEADERS:
+        text = f"2024.02.01, 13:05:00 - Ann: Look:\n{header}Bob: I quit\n"
+        assert read(text) == ([("Ann", f"Look:\n{header.strip(chr(0x200F))}Bob: I quit")], [1]), header
+    with pytest.raises(FileFormatError, match=r"such as 5/8/24"):
+        read("5/8/24, 13:56 - Ann: Look:\n[13:50, 1/25/2024] Bob: I quit\n")
+
+
 #: Deleted, edited, attached with and without a caption, and left out, by language.
 PHRASES = {
     "English": ("This message was deleted", "You deleted this message.", "This message was edited", "(file attached)",

@@ -5,7 +5,8 @@
     This continues the message above.
 
 The time before the name is in the form of the phone's region: `8.5.2024 klo 13.56`, `2024. 05. 08. 13:56`,
-`2024/5/8 下午1:56`, `٨/٥/٢٠٢٤، ١:٥٦ م`, `13:56 8/5/24`.
+`2024/5/8 下午1:56`, `٨/٥/٢٠٢٤، ١:٥٦ م`, `13:56 8/5/24`. An export has one form: that of its first header. Messages that
+a person copied into another, such as `[13:56, 8/5/24] Ben: Hi` of WhatsApp Web, stay its text.
 Lines of WhatsApp itself (encryption, calls, who joined) and messages that were only a file are left out, and counted.
 The order of day and month depends on the phone's region: the whole file shows it, or it must be given.
 """
@@ -26,9 +27,10 @@ from workers.intake.records import FileFormatError, Item, LeftOut, Naming, Rejec
 from workers.intake.source import RECORD_BYTES_MAX, CutOffError, Source, shown, text_of
 
 _SYSTEM, _MEDIA = "lines of WhatsApp itself", "messages that were only a photo or another file"
-_UNKNOWN = "headers in an unknown form, each line kept as text of the message above it"
+_OTHER = "headers in another form than the first, each line kept as text of the message above it"
 _MARK = "\u200e"  # left-to-right: before what WhatsApp, not a person, wrote
 _MARKS = "\u200e\u200f\u202a\u202b\u202c\u2066\u2067\u2068\u2069\ufeff"
+_NO_MARKS = dict.fromkeys(map(ord, _MARKS))
 _SPACE = r"[ \u00a0\u2009\u202f]"
 _NUMBER = r"(?:\d{4}|\d{1,2})"
 _BETWEEN = rf"[{_MARKS}]*(?P<between>[-/.])(?P<spaced>{_SPACE}?)[{_MARKS}]*"
@@ -112,18 +114,33 @@ class _Header(NamedTuple):
     """The time at the beginning of a message, and what follows it.
 
     Attributes:
+        form: the stamp with its opening bracket, without what differs from message to message: digits, half of the day.
         date: with dashes if the year comes first, with dots if the day does, else with slashes; in ASCII digits.
         time: the date, a comma, and the time on a clock of 24 hours.
         has_comma: between the two.
         stamp: both as they are in the file.
     """
 
+    form: str
     date: str
     time: str
     has_comma: bool
     is_bracketed: bool
     stamp: str
     rest: str
+
+
+@dataclass(slots=True)
+class _Headers:
+    """Reads the headers of one file, which have the form of the first."""
+
+    form: str | None = None
+
+    def read(self, line: str) -> _Header | None:
+        header = _header(line)
+        if header is not None and self.form is None:
+            self.form = header.form
+        return header if header is not None and header.form == self.form else None
 
 
 @dataclass(slots=True)
@@ -171,6 +188,7 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
     yield SessionHead(session_id=session_id, user_id=None, line=1)
     left_out: Counter[str] = Counter()
     message: _Message | None = None
+    headers = _Headers()
     number = 0
     with source.open() as content:
         try:
@@ -182,16 +200,16 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
                 except ValueError as error:
                     yield Rejected(line=number, error=str(error), record=shown(raw))
                     continue
-                began = _begin(number, line)
-                if began is None and message is None:
-                    yield Rejected(line=number, error="the line is before the first message", record=shown(raw))
-                elif began is None:
-                    left_out[_UNKNOWN] += _LIKE_HEADER.match(line) is not None
-                    _continue(message, line)
-                else:
+                header = headers.read(line)
+                if header is not None:
                     if message is not None:
                         yield from _finished(message, session_id, naming, left_out, day_first=day_first)
-                    message = began
+                    message = _begin(number, header)
+                elif message is None:
+                    yield Rejected(line=number, error="the line is before the first message", record=shown(raw))
+                else:
+                    left_out[_OTHER] += _LIKE_HEADER.match(line) is not None
+                    _continue(message, line)
         except CutOffError as error:
             yield Rejected(line=number + 1, error=str(error))
     if message is not None:
@@ -201,11 +219,12 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
 
 def _day_first(source: Source) -> bool:
     dates: list[str] = []
+    headers = _Headers()
     with source.open() as content:
         try:
             for _, raw in content.lines():
                 line = raw.decode(errors="replace") if isinstance(raw, bytes) else ""
-                if (found := _header(line)) is not None and "/" in found.date:
+                if (found := headers.read(line)) is not None and "/" in found.date:
                     dates.append(found.date)
         except CutOffError:
             pass  # reported when the file is read
@@ -238,19 +257,28 @@ def _header(line: str) -> _Header | None:
         hour = hour + 12 if is_pm and hour < 12 else 0 if not is_pm and hour == 12 else hour
     clock = f"{hour:02}:{_ascii(found['minute'])}:{_ascii(found['second_of_minute'] or '00')}"
     return _Header(
-        date, f"{date}, {clock}", bool(found["comma"]), bool(found["opened"]), found["stamp"], line[found.end() :]
+        form=found["opened"] + _form(found["stamp"], half),
+        date=date,
+        time=f"{date}, {clock}",
+        has_comma=bool(found["comma"]),
+        is_bracketed=bool(found["opened"]),
+        stamp=found["stamp"],
+        rest=line[found.end() :],
     )
+
+
+def _form(stamp: str, half: str | None) -> str:
+    plain = stamp if half is None else stamp.replace(half, "am")
+    numbered = re.sub(r"\d{1,2}", "0", plain.translate(_NO_MARKS))  # a year of four digits is 00
+    return " ".join(numbered.casefold().split())
 
 
 def _ascii(digits: str) -> str:
     return "".join(str(int(digit)) for digit in digits)
 
 
-def _begin(number: int, line: str) -> _Message | None:
-    """Return the message that a line begins."""
-    header = _header(line)
-    if header is None:
-        return None
+def _begin(number: int, header: _Header) -> _Message:
+    """Return the message that a header begins."""
     rest = header.rest.rstrip("\r\n")
     unmarked = rest.lstrip(_MARKS)
     named = _NAME.match(unmarked)
@@ -262,9 +290,7 @@ def _begin(number: int, line: str) -> _Message | None:
     return _Message(number, header.time, name, message, is_marked=text.startswith(_MARK), characters=len(text))
 
 
-def _continue(message: _Message | None, line: str) -> None:
-    if message is None:
-        return
+def _continue(message: _Message, line: str) -> None:
     message.characters += len(line)
     if message.characters > RECORD_BYTES_MAX:
         message.fault = f"the message is over {RECORD_BYTES_MAX >> 20} MB"
