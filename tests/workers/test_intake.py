@@ -188,6 +188,16 @@ def test_transcripts_with_and_without_times(tmp_path: Path, text: str, expected:
     assert {event.role for event in events if event.author in ("Assistant", "助手")} <= {"assistant"}
 
 
+def test_letters_that_begin_a_name_are_no_part_of_the_time(tmp_path: Path) -> None:
+    for rest, name in (
+        ("Zoe", "Zoe"), ("Amy", "Amy"), ("pma", "pma"), ("PM Amy", "Amy"), ("p.m. Zoe", "Zoe"), ("Z Zoe", "Zoe"),
+        ("UTC - Ann", "Ann"), ("GMT Ann", "Ann"), ("GMTV", "GMTV"),
+    ):  # fmt: skip
+        path = write(tmp_path, f"2024-05-08 12:56 {rest}: Hi\n", "chat.txt")
+        (turn,) = [item for item in reader.read(path).items if isinstance(item, Turn)]
+        assert (turn.event.author, turn.event.timestamp) == (name, MAY_8 - 40), rest
+
+
 def test_bad_lines_of_a_transcript_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     text = b"stray\n[2024-05-08 12:56] Ann: Hi.\n[99.99.2024 12:00] Ben: When?\n[2024-05-08 12:58] Ben:\n"
     path = write(tmp_path, text + b"[2024-05-08 12:59] Cy: \xff\n[2024-05-08 13:00] Ann: Bye.\n", "chat.txt")
@@ -213,6 +223,8 @@ def test_bad_lines_of_a_transcript_are_reported_and_the_rest_is_read(tmp_path: P
         ("20240508T125640", MAY_8),
         ("12:56 pm on 8 May, 2024", MAY_8 - 40),
         ("Wed, 08 May 2024 12:56:40 +0000", MAY_8),
+        ("Wed, 08 May 2024 12:56:40 GMT", MAY_8),
+        ("2024-05-08 12:56:40 UTC", MAY_8),
         ("5/8/2024, 12:56:40 PM", MAY_8),
         ("8.5.2024 12:56", MAY_8 - 40),
         ("5/8/24 12:56 p.m.", MAY_8 - 40),

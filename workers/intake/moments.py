@@ -14,6 +14,7 @@ _SECONDS_MAX = 1e11
 _CLOCKS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 _MONTH_NAMES = ("%I:%M %p on %d %B, %Y", "%I:%M %p on %d %b, %Y", "%H:%M on %d %B, %Y")
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{2}|\d{4})(?!\d)")
+_UTC = re.compile(r"\s?(?:UTC|GMT)$")
 _DOTTED = ("%d.%m.%Y", "%d.%m.%y", "%Y/%m/%d", "%Y-%m-%d", "%Y.%m.%d")
 _MONTH_FIRST = ("%m/%d/%Y", "%m/%d/%y")
 _DAY_FIRST = ("%d/%m/%Y", "%d/%m/%y")
@@ -80,7 +81,7 @@ def _text(given: str, *, day_first: bool | None) -> datetime:
     try:
         found = datetime.fromisoformat(given)
     except ValueError:
-        plain = given.replace("\u202f", " ").replace("a.m.", "AM").replace("p.m.", "PM")
+        plain = _UTC.sub("", given).replace("\u202f", " ").replace("a.m.", "AM").replace("p.m.", "PM")
         found = _written(" ".join(plain.split()), _DAY_FIRST if day_first else _MONTH_FIRST)
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

@@ -24,7 +24,7 @@ from workers.intake.source import RECORD_BYTES_MAX, CutOffError, Source, shown, 
 _NAME = r"(?P<name>[^\W\d_][^:：\n]{0,59}?)\s*(?::\s|：\s*|:$)"
 _BARE_TIME = (
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{2,4}(?:[,T\s]\s*\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
-    r"(?:[\s\u202f]?[AaPp]\.?[Mm]\.?)?(?:\s?(?:Z|[+-]\d{2}:?\d{2}))?)?"
+    r"(?:[\s\u202f]?[AaPp]\.?[Mm]\.?(?!\w))?(?:\s?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2})(?!\w))?)?"
 )
 _TIMED = re.compile(rf"\s*(?:\[(?P<bracketed>[^\]\n]{{4,40}})\]|(?P<bare>{_BARE_TIME}))\s*[-–—:]?\s*{_NAME}")
 _NAMED = re.compile(rf"\s*{_NAME}")
