@@ -188,6 +188,22 @@ def test_transcripts_with_and_without_times(tmp_path: Path, text: str, expected:
     assert {event.role for event in events if event.author in ("Assistant", "助手")} <= {"assistant"}
 
 
+def test_a_name_with_a_dash_or_digits_is_a_name(tmp_path: Path) -> None:
+    """Where the clock was read, or a colon or dash ends the date, nothing of the time is left; else it has a word."""
+    names = {
+        "2024-05-08 12:56 ": ("Ann - Sales", "安娜 - 销售", "Room 2.15", "room 2.15 - Ann"),
+        "2024-05-08: ": ("Version 1.25 note", "room 2.15 - Ann"),
+        "2024-05-08 - ": ("room 2.15 - Ann",),
+        "2024-05-08 ": ("Ann - Sales", "Room 2.15 - Ann", "room 2.15", "version 1.25 note", "unit 42.15 Ann"),
+    }
+    for time, name in [(time, name) for time, each in names.items() for name in each]:
+        path = write(tmp_path, f"{time}{name}: Hi\nmore\n", "chat.txt")
+        (turn,) = [item for item in reader.read(path).items if isinstance(item, Turn)]
+        assert (turn.event.author, turn.event.text) == (name, "Hi\nmore")
+        assert turn.event.timestamp == (MAY_8 - 40 if "12:56" in time else 1715126400.0)
+        assert rejected(path) == []
+
+
 def test_letters_that_begin_a_name_are_no_part_of_the_time(tmp_path: Path) -> None:
     for rest, name in (
         ("Zoe", "Zoe"), ("Amy", "Amy"), ("pma", "pma"), ("PM Amy", "Amy"), ("p.m. Zoe", "Zoe"), ("Z Zoe", "Zoe"),

@@ -29,9 +29,11 @@ _BARE_TIME = (
 _TIMED = re.compile(rf"\s*(?:\[(?P<bracketed>[^\]\n]{{4,40}})\]|(?P<bare>{_BARE_TIME}))\s*[-–—:]?\s*{_NAME}")
 _NAMED = re.compile(rf"\s*{_NAME}")
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2})?")
-_DASH = re.compile(r"[-–—]")
-#: The rest of a time, taken for a name: 'klo 13.05 - Ann', 'μ.μ. - Ann'.
-_REST_OF_TIME = re.compile(r"\d[.:]\d{2}(?!\d)|\s[-–—]\s")
+#: A word of another language, a clock, perhaps a half of the day, and a name: 'klo 13.05 - Ann', 'à 13h05 Ann'.
+_CLOCK_WORD = re.compile(
+    r"(?P<word>[^\W\d_]\S*)\s(?:[01]?\d|2[0-3])(?:\.|\s?h\s?)[0-5]\d(?:\.\d\d)?"
+    r"\s(?:[-–—]\s|(?:\S+\s[-–—]\s)?(?P<initial>\S))"
+)
 _NAME_WORDS_MAX = 4
 
 
@@ -116,11 +118,15 @@ def _is_timed(head: str) -> bool:
 
 
 def _has_unknown_time(line: str) -> bool:
-    """Return whether what stands in the place of the name is, in part, still a time."""
+    """Return whether a date is followed by a clock that cannot be read, where the name should be."""
     found = _TIMED.match(line)
-    if found is None or found["bare"] is None or _DASH.search(line, found.end("bare"), found.start("name")):
-        return False
-    return _REST_OF_TIME.search(found["name"]) is not None
+    if found is None or found["bare"] is None or ":" in found["bare"]:
+        return False  # no date without a clock
+    clock = _CLOCK_WORD.match(found["name"])
+    if clock is None or line[found.end("bare") : found.start("name")].strip():
+        return False  # also if the date ends with a dash or a colon
+    # Such words begin with a small letter, names with a capital: 'Room 2.15' and 'version 1.25 notes' have no clock.
+    return not clock["word"][0].isupper() and not (clock["initial"] or "").islower()
 
 
 def _start(line: str, *, is_timed: bool) -> tuple[str, str | None, str] | None:
