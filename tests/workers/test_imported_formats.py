@@ -406,6 +406,19 @@ def test_lines_about_deleted_edited_and_attached_messages_are_known(tmp_path: Pa
     assert sorted(left_out(items).values()) == [2, 3]
 
 
+def test_polls_and_places_that_ios_marks_are_kept_in_every_language(tmp_path: Path) -> None:
+    sent = (
+        "UMFRAGE:\r\nRudern?\r\n\u200eOPTION: Ja (1 Stimme)", "POLL:\r\nRow?\r\n\u200eOPTION: Yes (1 vote)",
+        "Standort: https://maps.google.com/?q=59.91,10.75", "Location: https://maps.google.com/?q=59.91,10.75",
+    )  # fmt: skip
+    own = ("Verpasster Sprachanruf", "Bild weggelassen", "Το μήνυμα διαγράφηκε", "Du hast diese Nachricht gelöscht.")
+    text = "".join(f"[08.05.24, 12:56:00] Ann: \u200e{line}\r\n" for line in (*sent, *own))
+    items = list(reader.read(write(tmp_path, text, "_chat.txt")).items)
+    said = [item.event.text for item in items if isinstance(item, Turn)]
+    assert said == [line.replace("\r\n", "\n").replace("\u200e", "") for line in sent]
+    assert left_out(items) == {"lines of WhatsApp itself": len(own)}
+
+
 def test_shards_of_an_export_belong_to_one_user(tmp_path: Path) -> None:
     node = {"parent": None, "message": {"author": {"role": "user"}, "content": {"parts": ["Hi"]}}}
     hidden = {"parent": "n1", "message": {"metadata": {"is_visually_hidden_from_conversation": True}}}

@@ -104,8 +104,6 @@ _EDITED = re.compile(
     r"|Dit bericht is bewerkt)\.?>$"
 )
 _FILE = re.compile(rf"(?:{_TAG}|(.{{1,120}}) {_ATTACHED})", re.IGNORECASE)
-#: What iOS marks although a person sent it.
-_SENT = ("POLL:", "Location:", "<attached:")
 #: WhatsApp has existed since then; other calendars count other years.
 _YEAR_MIN = 2009
 
@@ -318,7 +316,7 @@ def _finished(
         if not text:
             left_out[_MEDIA] += 1
             return
-    elif (message.is_marked and not first.startswith(_SENT)) or _UNMARKED.fullmatch(text):
+    elif (message.is_marked and not _is_sent(text)) or _UNMARKED.fullmatch(text):
         left_out[_SYSTEM] += 1
         return
     elif not text:
@@ -333,6 +331,11 @@ def _finished(
         author=message.name, event_type="user_message", content={"text": text, **content}, timestamp=timestamp
     )
     yield naming.turn(session_id, event, message.line)
+
+
+def _is_sent(text: str) -> bool:
+    """Return whether a person sent what iOS marks as WhatsApp's own: a place has a link, a poll further lines."""
+    return "https://" in text or "\n" in text
 
 
 def _timestamp(time: str, *, day_first: bool) -> float:
