@@ -115,6 +115,9 @@ class EventBridge:
         self._is_shared = is_shared
         self._client_cursor = cursor
         self._resumes_after = cursor.sequence if cursor is not None and cursor.sequence >= first_sequence else 0
+        # Within an event: what it contains of a message is not sent from the open text, which may have it by now.
+        is_within = self._resumes_after > 0 and cursor is not None and cursor.frames > 0
+        self._live_after = self._resumes_after + int(is_within)
         known = known or KnownState({}, StateMark())
         self._latest = known if before is not None else None
         base = before or known
@@ -247,7 +250,7 @@ class EventBridge:
 
         Gives no frame before the events that precede the message, nor once it is stored.
         """
-        if self.is_ended or self.sequence < max(self._first, self._resumes_after, message.after_sequence):
+        if self.is_ended or self.sequence < max(self._first, self._live_after, message.after_sequence):
             return []
         name = clean_text(message.message_id)
         if self.has_stored(name):

@@ -269,7 +269,8 @@ class RunFollower:
         self._hub = hub
         self._run = run
         self._known_inputs = frozenset() if with_history else known_inputs
-        self._until = cursor.sequence if cursor is not None else 0
+        # The event of which the client has a part is stored, too.
+        self._until = 0 if cursor is None else cursor.sequence + (cursor.frames > 0)
         self._bridge: EventBridge | None = EventBridge(
             thread_id=run.session_id,
             run_id=run.run_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -425,6 +425,27 @@ def test_a_text_that_was_rewritten_is_corrected() -> None:
     world.store("complete", {})
     reducer = check(uncut(world))
     assert [each["content"] for each in reducer.messages] == ["before", "hi", "The capital is Canberra"]
+
+
+@pytest.mark.parametrize(("verb", "event_type"), [("say", "assistant_message"), ("think", "thought"), ("call", "act")])
+def test_a_client_cut_within_a_stored_message_does_not_get_its_last_piece_again(verb: str, event_type: str) -> None:
+    """Its connection has read the stored message before the piece came; the next one has the piece already."""
+    world = World()
+    play(world, [(verb, "m1", ["Hm. "], "dropped")], ("complete", {}))
+    world.events.pop(), world.news.pop()
+    (name,) = world.texts
+    call = {"tool_name": "tool", "tool_args": "Hm. Well.", "tool_call_id": name}
+    world.store(event_type, {**(call if verb == "call" else {"content": "Hm. Well."}), "message_id": name})
+    world.store("complete", {})
+    whole = uncut(world)
+    expected = check(whole).messages
+    late = replace(world.texts[name], text="Hm. Well.")
+    for cut in range(1, len(whole)):
+        bridge = bridge_at(world, Cursor.parse(whole[cut - 1].id))
+        frames = bridge.resume()
+        for event in world.events:
+            frames += [*bridge.live(late), *bridge.store(event)]
+        assert check([*whole[:cut], *world.fill(frames)]).messages == expected
 
 
 def test_old_clients_receive_a_cancelled_run_as_an_error() -> None:
