@@ -291,10 +291,10 @@ BEGIN
 END
 $$;
 
--- The memories of a giant scope that are worth scoring: those with the greatest share of the query's weight in terms of
--- up to 2,000 rows, those with the nearest vectors, the newest. `seen` is, for each of the single-term queries, in how many
--- of the rows that pass the filters the term occurs: counted up to 2,000, beyond that estimated from a sample of the newest
--- 1,000. If all terms are more frequent, 2,000 rows of the rarest are taken.
+-- The memories of a giant scope that are worth scoring: the best by the query's terms that are in up to 2,000 rows, those
+-- with the nearest vectors, the newest. `seen` is, for each of the single-term queries, in how many of the rows that pass
+-- the filters the term occurs: counted up to 2,000, beyond that estimated from a sample of the newest 1,000, as once 8,000
+-- rows were read. If all terms that occur are more frequent, 2,000 rows of the rarest are taken.
 CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
@@ -304,13 +304,17 @@ SET plan_cache_mode = force_custom_plan SET enable_seqscan = on SET jit = off
 AS $$
 DECLARE
     c_rows     constant integer := greatest(2000, 4 * p_limit);
-    c_worth    constant integer := greatest(500, 4 * p_limit);
+    c_read     constant integer := 4 * c_rows;
+    c_worth    constant integer := greatest(300, 4 * p_limit);
     v_sampled  integer;
     v_in       double precision[];
     v_term     record;
-    v_read     integer := 0;
-    v_rows     uuid[];
+    v_terms    integer := 0;
+    v_ids      uuid[];
+    v_shares   double precision[];
+    v_rows     integer;
     v_worth    uuid[] := '{}';
+    v_parts    double precision[] := '{}';
     v_weights  double precision[] := '{}';
 BEGIN
     SELECT count(*) INTO total FROM memories AS m
@@ -336,24 +340,33 @@ BEGIN
                   FROM (SELECT u.place, u.query, v_in[u.place] * total / greatest(v_sampled, 1) AS estimate
                         FROM unnest(p_queries) WITH ORDINALITY AS u (query, place)) AS q ORDER BY q.estimate
     LOOP
-        seen[v_term.place] := v_term.estimate;
-        CONTINUE WHEN v_term.estimate > c_rows AND v_read > 0;
-        SELECT coalesce(array_agg(r.id), '{}') INTO v_rows FROM (
-            SELECT m.id FROM memories AS m
-            WHERE m.search @@ v_term.query AND m.app_name = p_app_name AND m.user_id = p_user_id
-              AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
-              AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
-              AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-            LIMIT c_rows + 1) AS r;
-        seen[v_term.place] := greatest(cardinality(v_rows), 1, CASE WHEN cardinality(v_rows) > c_rows THEN v_term.estimate END);
-        v_read := v_read + 1;
-        v_worth := v_worth || v_rows;
-        v_weights := v_weights || array_fill(ln(1 + total / seen[v_term.place]), ARRAY[cardinality(v_rows)]);
+        IF v_terms > 0 AND (v_term.estimate > c_rows OR cardinality(v_worth) > c_read) THEN
+            seen[v_term.place] := greatest(v_term.estimate, total / greatest(v_sampled, 1));
+            CONTINUE;
+        END IF;
+        -- The shares are those of BM25, as in `search_memory`.
+        SELECT array_agg(r.id), array_agg(r.tf * 1.6 / (r.tf + 0.6 * (0.4 + 0.6 * r.length / greatest(mean_length, 1)))), count(*)
+        INTO v_ids, v_shares, v_rows
+        FROM (SELECT m.id, coalesce(term_frequency(m.search, v_term.query), 1) AS tf, length(m.search) AS length
+              FROM memories AS m
+              WHERE m.search @@ v_term.query AND m.app_name = p_app_name AND m.user_id = p_user_id
+                AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
+                AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
+                AND (p_metadata IS NULL OR m.metadata @> p_metadata)
+              LIMIT c_rows + 1) AS r;
+        seen[v_term.place] := greatest(v_rows, 1, CASE WHEN v_rows > c_rows THEN v_term.estimate END);
+        CONTINUE WHEN v_rows = 0;
+        v_terms := v_terms + 1;
+        v_worth := v_worth || v_ids;
+        v_parts := v_parts || v_shares;
+        v_weights := v_weights || array_fill(ln(1 + total / seen[v_term.place]), ARRAY[v_rows]);
     END LOOP;
 
     SELECT array_agg(DISTINCT worth.id) INTO ids FROM (
-        (SELECT u.id FROM unnest(v_worth, v_weights) AS u (id, weight)
-         GROUP BY u.id ORDER BY sum(u.weight) DESC, u.id LIMIT CASE WHEN v_read > 1 THEN c_worth ELSE c_rows END)
+        -- The newest of equal ones: ids begin with the time.
+        (SELECT u.id FROM unnest(v_worth, v_parts, v_weights) AS u (id, part, weight)
+         GROUP BY u.id ORDER BY sum(u.part * u.weight) DESC, u.id DESC
+         LIMIT CASE WHEN v_terms > 1 THEN c_worth ELSE c_rows END)
         UNION ALL
         (SELECT n.id FROM nearest_memories(p_app_name, p_user_id, p_embedding, p_embedding_model, greatest(400, 2 * p_limit),
                                            p_memory_types, p_since, p_until, p_metadata) AS n

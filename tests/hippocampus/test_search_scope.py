@@ -202,6 +202,34 @@ async def test_a_giant_scope_finds_the_row_of_several_terms_that_none_is_rare(
     assert found.memories[0].content == "beta gamma"
 
 
+@pytest.mark.parametrize("query", ["hike", "hike xyzzy", "hike zebra", "hike zebra xyzzy"])
+async def test_a_giant_scope_finds_the_best_row_of_a_frequent_word_beside_other_words(
+    search: MemorySearch, conn: asyncpg.Connection, query: str
+) -> None:
+    """A word that is in no row, or in one, keeps no row of the frequent one from being scored as if all were equal."""
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, content, occurred_at, created_at)
+           SELECT 'app', 'giant',
+                  CASE WHEN n % 4 = 0 THEN 'hike' WHEN n = 5999 THEN 'zebra' ELSE 'walk' END || ' note ' || n,
+                  'epoch'::timestamptz, now() - n * interval '1 minute'
+           FROM generate_series(1, 6000) AS n
+           UNION ALL
+           SELECT 'app', 'giant', 'hike hike', 'epoch', now() - interval '1 year'"""
+    )
+    found = await search.search(app_name="app", user_id="giant", query=query, record_access=False)
+    assert "hike hike" in [memory.content for memory in found.memories[:2]]
+
+
+async def test_a_giant_scope_is_searched_by_a_frequent_word_beside_one_that_is_nowhere(
+    giant: None, search: MemorySearch
+) -> None:
+    async def count(query: str) -> int:
+        found = await search.search(app_name="app", user_id="giant", query=query, record_access=False)
+        return found.total_count
+
+    assert await count("common xyzzy") == await count("common") >= 2000
+
+
 async def test_document_frequencies_of_a_giant_scope_are_those_of_the_rows_that_pass_the_filters(
     search: MemorySearch, conn: asyncpg.Connection
 ) -> None:
