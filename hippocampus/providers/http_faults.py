@@ -47,10 +47,16 @@ _ADVICE = {
 }
 _CONTEXT_ADVICE = (
     "the text does not fit the model's context: enlarge the context of the server, or lower HIPPOCAMPUS_SLICE_TOKENS"
+    " or HIPPOCAMPUS_GENERATOR_OUTPUT_TOKENS_MAX"
 )
 
 _QUOTA_USED = re.compile(r"insufficient_quota|billing_hard_limit|billing_not_active|credit balance is too low", re.I)
-_CONTEXT_USED = re.compile(r"context_length_exceeded|exceed_context_size|maximum context length|context size", re.I)
+_CONTEXT_USED = re.compile(
+    r"context_length_exceeded|exceed_context_size|maximum context length|context size"
+    # Anthropic has no code for it. Some models count max_tokens too.
+    r"|prompt is too long|exceed context limit",
+    re.I,
+)
 _CONTENT_REFUSED = re.compile(r"content_filter|content_policy|content management policy", re.I)
 _DAILY = re.compile(r"\bper[ _-]day\b|\bdaily\b|\((?:RPD|TPD)\)|PerDay", re.I)
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hippocampus.errors import PermanentProviderError
 from hippocampus.providers import registry
 from hippocampus.providers.anthropic.provider import AnthropicGenerator
 from hippocampus.providers.features import Features
@@ -192,6 +193,25 @@ class TestAnthropicFeatures(_Anthropic):
         await connect(features=frozenset()).summarize([ENGLISH])
         (request,) = fake.requests
         assert not {"output_config", "temperature"} & set(request.body)
+
+
+class TestAnthropicErrors(_Anthropic):
+    @pytest.fixture
+    def connect(self, fake: FakeAnthropic, models: list[Any]) -> Connect:
+        return anthropic_connect(fake, models)
+
+    @pytest.mark.parametrize(
+        "message",
+        [
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 199759 + 8192 > 200000, decrease input length or"
+            " `max_tokens` and try again",
+        ],
+    )
+    async def test_a_full_context_says_what_to_do(self, fake: FakeAnthropic, connect: Connect, message: str) -> None:
+        fake.script("status", code=400, word="invalid_request_error", message=message)
+        with pytest.raises(PermanentProviderError, match="lower HIPPOCAMPUS_SLICE_TOKENS or HIPPOCAMPUS_GENERATOR_OUT"):
+            await connect().reflect([ENGLISH])
 
 
 class TestGeminiGenerator(_Gemini, _Generates):
