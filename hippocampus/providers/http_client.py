@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from hippocampus.errors import ProviderError, TransientProviderError
+from hippocampus.errors import PermanentProviderError, ProviderError, TransientProviderError
 from hippocampus.providers import http_faults
 from hippocampus.providers.calls import check_connection
 from hippocampus.providers.per_loop import PerLoop
@@ -54,9 +54,18 @@ class JsonClient:
         """Close what this event loop has opened. Idempotent."""
         await self._clients.close()
 
-    async def get(self, path: str) -> Any:
-        """Return the decoded body of a GET. Raises as `post`."""
-        return await self._send("GET", path, None, REPLY_BYTES_MAX)
+    async def look_up(self, path: str) -> Any:
+        """Return the decoded body of a GET; None if the server has no such path.
+
+        Raises:
+            ProviderError: the server cannot be reached, redirects, or does not accept the key.
+        """
+        try:
+            return await self._send("GET", path, None, REPLY_BYTES_MAX)
+        except PermanentProviderError as error:
+            if error.code in ("401", "403") or error.code.startswith("3"):
+                raise
+            return None
 
     async def post(self, path: str, body: Mapping[str, Any], *, bytes_max: int = REPLY_BYTES_MAX) -> Any:
         """Send a JSON body once and return the decoded body of the reply.

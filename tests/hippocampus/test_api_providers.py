@@ -17,7 +17,7 @@ from hippocampus.providers.http_client import HttpConnection
 from hippocampus.providers.openai.provider import OpenAIEmbedder, OpenAIGenerator
 from hippocampus.providers.vectors import VectorSpace
 from tests.support.fake_anthropic import FakeAnthropic
-from tests.support.fake_api import FakeApi
+from tests.support.fake_api import UNKNOWN_MODEL, WRONG_KEY, FakeApi
 from tests.support.fake_gemini import FakeGemini
 from tests.support.fake_openai import FakeOpenAI
 from tests.support.provider_conformance import (
@@ -196,9 +196,26 @@ class TestAnthropicFeatures(_Anthropic):
 
 
 class TestAnthropicErrors(_Anthropic):
+    """What is wrong with a model, or with a proxy of the API, is named by its cause."""
+
     @pytest.fixture
     def connect(self, fake: FakeAnthropic, models: list[Any]) -> Connect:
         return anthropic_connect(fake, models)
+
+    async def test_a_proxy_that_describes_no_models_is_asked_by_a_short_request(
+        self, fake: FakeAnthropic, connect: Connect
+    ) -> None:
+        """What it answers there counts; where models are described, a check costs nothing."""
+        await connect().check()
+        assert not fake.requests
+        fake.describes = False
+        await connect(features=None).check()
+        (asked,) = fake.requests
+        assert len(json.dumps(asked.body)) < 300
+        with pytest.raises(PermanentProviderError, match=f"there is no such model.*{UNKNOWN_MODEL}"):
+            await connect(model=UNKNOWN_MODEL).check()
+        with pytest.raises(PermanentProviderError, match="key is not accepted"):
+            await connect(api_key=WRONG_KEY).check()
 
     @pytest.mark.parametrize(
         "message",

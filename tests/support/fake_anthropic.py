@@ -1,6 +1,7 @@
 """A fake of Anthropic's Messages API.
 
-`lacks` names what it rejects with 400: ``json_schema``, ``temperature``. Further faults, by `kind` (its fields):
+`lacks` names what it rejects with 400: ``json_schema``, ``temperature``. `describes` is whether it has descriptions of
+models, which proxies of the API may lack. Further faults, by `kind` (its fields):
     rate_limit (retry_delay_seconds, daily)    429
     status (code, message, word, headers)      an error of any code; 529 is an overloaded API
     foreign_json                               200 with JSON of another API
@@ -38,6 +39,7 @@ class FakeAnthropic(FakeApi):
     def __init__(self, *, lacks: frozenset[str] = frozenset(), **options: Any) -> None:
         super().__init__(**options)
         self.lacks = lacks
+        self.describes = True
 
     @property
     def url(self) -> str:
@@ -51,6 +53,8 @@ class FakeAnthropic(FakeApi):
         return Request("messages", str(body.get("model")), key, body, headers)
 
     def describe(self, path: str, headers: Mapping[str, str]) -> Reply | None:
+        if not self.describes:
+            return None
         model = path.removeprefix("/v1/models/")
         asked = Request("describe", model, headers.get("x-api-key", ""), {}, headers)
         return None if model == path else self.refusal(asked) or as_json(200, {"type": "model", "id": model})

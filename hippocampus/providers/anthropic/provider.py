@@ -71,8 +71,12 @@ class AnthropicGenerator(JsonGenerator):
     first_options = _OPTIONS
 
     async def check(self) -> None:
-        """Ask for the model's description, which costs nothing; see `hippocampus.providers.protocols.Checkable`."""
-        await self._client.get(f"/v1/models/{self._model}")
+        """Ask for the model's description, which costs nothing; see `hippocampus.providers.protocols.Checkable`.
+
+        A proxy may write by models that it does not describe: then a short request decides.
+        """
+        if await self._client.look_up(f"/v1/models/{self._model}") is None:
+            await self._send(self._probe_body(frozenset()))
 
     async def _answer(self, task: Task, messages: Sequence[Message]) -> Answer:
         features = await self._features.find(self._probe)
@@ -110,8 +114,11 @@ class AnthropicGenerator(JsonGenerator):
         return _read_step(reply)
 
     async def _probe(self, features: Features) -> object:
-        body = self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)
+        body = self._probe_body(features)
         return await self._caller.call("probe", lambda: self._send(body), _usage_of)
+
+    def _probe_body(self, features: Features) -> dict[str, Any]:
+        return self._request(features, [Message("user", _PROBE_PROMPT)], _PROBE_SCHEMA, _PROBE_TOKENS)
 
     def _request(
         self, features: Features, messages: Sequence[Message], schema: Mapping[str, Any], tokens_max: int

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hippocampus.errors import PermanentProviderError
 from hippocampus.providers import registry
 from hippocampus.providers.calls import Caller, CallGate, CallObserver, Said, Sleep
 from hippocampus.providers.embedding_chunks import EmbeddingLimits
@@ -271,12 +270,7 @@ async def is_listed(client: JsonClient, model: str) -> bool:
     Raises:
         ProviderError: the server cannot be reached, or does not accept the key.
     """
-    try:
-        body = await client.get("/models")
-    except PermanentProviderError as error:
-        if error.code in ("401", "403") or error.code.startswith("3"):
-            raise
-        return False
+    body = await client.look_up("/models")
     items = body.get("data") if isinstance(body, Mapping) else None
     names = {str(item.get("id")) for item in items if isinstance(item, Mapping)} if isinstance(items, list) else set()
     return bool({model, f"{model}:latest", f"models/{model}"} & names)
