@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +129,31 @@ def test_a_message_that_is_too_long_is_refused_and_the_next_is_served(dsn: str, 
     assert by_id[4]["result"]["structuredContent"]["id"]
     code, rest, log = server.end()
     assert (code, rest, "Traceback" in log) == (0, b"", False), log
+
+
+def test_models_that_do_not_answer_are_logged(dsn: str, home: Path, tmp_path: Path) -> None:
+    """All of them, on standard error, before one is called; the client is served."""
+    with socket.socket() as closed:
+        # Bound, so that no other program takes it, and not listening.
+        closed.bind(("127.0.0.1", 0))
+        models = {
+            "HIPPOCAMPUS_GENERATOR": "openai:gpt-5.4-mini",
+            "HIPPOCAMPUS_EMBEDDER": "openai:text-embedding-3-small",
+            "HIPPOCAMPUS_RERANKER": "openai:rank",
+            "HIPPOCAMPUS_PROVIDER_BASE_URL": f"http://127.0.0.1:{closed.getsockname()[1]}/v1",
+        }
+        log = tmp_path / "log"
+        server = Piped(home, log, DATABASE_URL=dsn, **models)
+
+        def reported() -> set[str]:
+            lines = (json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n"))
+            return {line["kind"] for line in lines if line["event"] == "model_not_reached"}
+
+        (reply,) = server.ask(json.dumps(INITIALIZE).encode())
+        assert reply["result"]["serverInfo"]["name"] == "hippocampus"
+        until_sync(lambda: reported() == {"generator", "embedder", "reranker"})
+        code, rest, said = server.end()
+    assert (code, rest, "Traceback" in said) == (0, b"", False), said
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from hippocampus.providers.protocols import Checkable
 from workers.models.factory import make_model
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder, Generator, ModelReranker
+    from hippocampus.providers.protocols import Embedder, Generator, Reranker
     from hippocampus.providers.registry import Kind
     from workers.settings import ChosenModel, Settings
 
@@ -31,7 +31,7 @@ REPEAT_SECONDS = 60.0
 _LOADING = "loading"
 
 
-async def fault_of(model: Generator | Embedder | ModelReranker) -> ProviderError | None:
+async def fault_of(model: Generator | Embedder | Reranker) -> ProviderError | None:
     """Return why a model would not answer now; None if it would, or cannot be asked."""
     if not isinstance(model, Checkable):
         return None
@@ -138,7 +138,7 @@ def log_reach(chosen: ChosenModel, fault: ProviderError | None) -> None:
 
 
 async def report_unreachable(
-    models: Iterable[tuple[ChosenModel, Generator | Embedder | ModelReranker]],
+    models: Iterable[tuple[ChosenModel, Generator | Embedder | Reranker]],
     *,
     repeat_seconds: float = REPEAT_SECONDS,
     report: Callable[[ChosenModel, ProviderError | None], None] = log_reach,
