@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+import shlex
 import signal
 import socket
 from collections.abc import Iterator
@@ -18,7 +19,8 @@ import pytest
 from tests.support import cli_process
 from tests.support.cli_commands import Run
 from tests.support.fake_openai import FakeOpenAI
-from tests.support.waiting import WAIT_SECONDS
+from tests.support.forked import ForkedProcess
+from tests.support.waiting import WAIT_SECONDS, until_sync
 from workers.cli.commands import status
 from workers.cli.installation import Installation
 from workers.models import reach
@@ -128,6 +130,40 @@ def test_a_detached_start_says_which_models_are_not_reached(home: Path, dsn: str
         assert line.startswith(f"`hippocampus up` runs with {MODELS[f'HIPPOCAMPUS_{kind.upper()}']}, and ")
         assert f"set HIPPOCAMPUS_{kind.upper()} here as there" in line
     assert set(lines_of(elsewhere.stdout)) == {"generator", "embedder"}
+
+
+def test_an_interrupted_wait_for_the_models_leaves_what_was_reported_as_running(
+    home: Path, dsn: str, tmp_path: Path
+) -> None:
+    """The line that sets DATABASE_URL is printed, and the command ends at once, as one that has done its work."""
+    # Its wait does not end by itself, however long the start takes.
+    program = tmp_path / "patient.py"
+    program.write_text(
+        "import sys\n"
+        "from workers.cli import main\n"
+        "from workers.cli.commands import up\n"
+        "from workers.models import reach\n"
+        "reach.CHECK_SECONDS_MAX = up._ASKED_SECONDS_MAX = 3600\n"
+        "sys.exit(main.run())\n"
+    )
+    out, err = tmp_path / "out", tmp_path / "err"
+    with addresses() as urls:
+        settings = {"DATABASE_URL": dsn, "HIPPOCAMPUS_API_PORT": "0", **MODELS, **urls}
+        process = ForkedProcess(
+            program, "up", "--detach", environment=cli_process.environment(home, **settings), log=out, errors=err
+        )
+        try:
+            until_sync(lambda: err.exists() and "Everything runs" in err.read_text())
+            process.send_signal(signal.SIGINT)
+            code = process.wait(WAIT_SECONDS)
+            state = Installation(home).read()
+        finally:
+            process.kill()
+            if Installation(home).read() is not None:
+                cli_process.run(home, "down")
+    assert (code, out.read_text()) == (0, f"export DATABASE_URL={shlex.quote(dsn)}\n"), err.read_text()
+    assert state is not None
+    assert state.database_url == dsn
 
 
 def test_a_demo_whose_model_is_not_reached_says_so_while_it_waits(home: Path, dsn: str) -> None:

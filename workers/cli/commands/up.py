@@ -180,6 +180,7 @@ def _start(config: Settings, installation: Installation, descriptor: int) -> Sta
     interrupts.raise_on_all()
     click.echo(f"Starting every role. Log: {installation.log_path}", err=True)
     log = installation.open_log()
+    state: State | None = None
     try:
         with interrupts.postponed():
             process = subprocess.Popen(  # noqa: S603 - our own program
@@ -201,10 +202,12 @@ def _start(config: Settings, installation: Installation, descriptor: int) -> Sta
             click.echo(f"Everything runs ({state.describe()}). Stop it with `hippocampus down`.", err=True)
             _report_unreachable(asked)
     except KeyboardInterrupt:
-        with interrupts.postponed():
-            process.terminate()
-            process.wait()
-        raise
+        if state is None:
+            with interrupts.postponed():
+                process.terminate()
+                process.wait()
+            raise
+        # It is ready, and stays.
     if state is None:
         failure = settings.SettingsError if process.wait() == exit_codes.USAGE else click.ClickException
         last = _last_line(installation.log_path)
@@ -230,7 +233,8 @@ def _report_unreachable(asked: Future[list[reach.Reach]]) -> None:
     """Say which models are not reached; the roles log the same, each minute."""
     try:
         found = asked.result(_ASKED_SECONDS_MAX)
-    except TimeoutError:
+    except (TimeoutError, KeyboardInterrupt):
+        # An interrupt ends this wait alone: everything runs.
         click.echo("Whether the models answer is not known yet: `hippocampus status` says.", err=True)
         return
     lines = [f"The {each.kind} {each.said}" for each in found if each.state == "not_reached"]
