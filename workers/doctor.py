@@ -164,7 +164,7 @@ async def _of_the_model(config: Settings, kind: Kind) -> Finding:
     if reach.calls_no_model(chosen):
         return Finding(check=kind, verdict="ok", found=f"{chosen.name}: no model is called")
     key = "" if chosen.api_key is None else f", key {show_secret(chosen.api_key)}"
-    used = f"{chosen.name}{f' at {chosen.base_url}' if chosen.base_url else ''}{key}"
+    used = f"{chosen.described}{key}"
     try:
         model = make_model(config, kind)
     except ValueError as error:

@@ -79,6 +79,22 @@ class ChosenModel:
         """Provider and model, as the setting has them."""
         return f"{self.provider}:{self.model}"
 
+    @property
+    def address(self) -> str | None:
+        """The base URL as it may be shown, without a user, a password or a query; None: the provider's own, or none."""
+        own = registry.PROVIDERS.get(self.provider)
+        runs_here = own is not None and not own.key_variables
+        if self.base_url is None or runs_here:
+            return None
+        scheme, _, rest = self.base_url.partition("://")
+        host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
+
+    @property
+    def described(self) -> str:
+        """The name and the address: what is described alike is the same model of the same server."""
+        return f"{self.name} at {self.address}" if self.address else self.name
+
 
 def default_home() -> Path:
     """Return where the embedded server keeps its data when HIPPOCAMPUS_HOME is unset."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import shlex
 import signal
@@ -22,7 +23,7 @@ from tests.support.fake_openai import FakeOpenAI
 from tests.support.forked import ForkedProcess
 from tests.support.waiting import WAIT_SECONDS, until_sync
 from workers.cli.commands import status
-from workers.cli.installation import Installation
+from workers.cli.installation import Installation, State
 from workers.models import reach
 from workers.settings import load
 
@@ -96,10 +97,10 @@ async def test_a_refreshed_status_asks_again_each_minute(monkeypatch: pytest.Mon
         monkeypatch.setenv("HIPPOCAMPUS_EMBEDDER_BASE_URL", fake.url)
         models = status._Models(load())
         for _ in range(3):
-            assert [each.state for each in await models.read()] == ["not_asked", "reached"]
+            assert [each.state for each in await models.read(None)] == ["not_asked", "reached"]
         assert fake.counts.calls["embeddings"] == 1
         monkeypatch.setattr(reach, "REPEAT_SECONDS", 0.0)
-        await models.read()
+        await models.read(None)
         assert fake.counts.calls["embeddings"] == 2
 
 
@@ -112,6 +113,7 @@ def test_a_detached_start_says_which_models_are_not_reached(home: Path, dsn: str
             again = cli_process.run(home, "up", "--detach", **settings)
             looked = cli_process.run(home, "status", **settings)
             elsewhere = cli_process.run(home, "status", DATABASE_URL=dsn)
+            from_elsewhere = cli_process.run(home, "up", "--detach", DATABASE_URL=dsn)
         finally:
             if Installation(home).read() is not None:
                 cli_process.run(home, "down")
@@ -126,10 +128,58 @@ def test_a_detached_start_says_which_models_are_not_reached(home: Path, dsn: str
     assert f"no answer within {reach.CHECK_SECONDS_MAX:g} s" in lines_of(looked.stdout)["embedder"]
     assert f"{GENERATOR} is not reached: " in lines_of(looked.stdout)["generator"]
     # In a shell without its settings: nothing is said of another model.
-    for kind, line in lines_of(elsewhere.stdout).items():
-        assert line.startswith(f"`hippocampus up` runs with {MODELS[f'HIPPOCAMPUS_{kind.upper()}']}, and ")
-        assert f"set HIPPOCAMPUS_{kind.upper()} here as there" in line
-    assert set(lines_of(elsewhere.stdout)) == {"generator", "embedder"}
+    said = lines_of(elsewhere.stdout)
+    assert set(said) == {"generator", "embedder"}
+    assert from_elsewhere.returncode == 0, from_elsewhere.stderr
+    for kind, line in said.items():
+        variable = f"HIPPOCAMPUS_{kind.upper()}"
+        used = f"{MODELS[variable]} at {urls[f'{variable}_BASE_URL']}"
+        assert line.startswith(f"is not asked: `hippocampus up` runs with {used}, and the settings here name local:")
+        assert line.endswith(f": set {variable} and {variable}_BASE_URL here as there.")
+        assert f"The {kind} {line}\n" in from_elsewhere.stderr
+
+
+async def test_a_model_is_asked_only_where_the_running_installation_calls_it(
+    cli: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, dsn: str
+) -> None:
+    """The same model at another address is another one, and so is a reranker on one side only; no secret is shown."""
+    monkeypatch.setenv("HIPPOCAMPUS_HOME", str(tmp_path))
+    installation = Installation(tmp_path)
+    descriptor = installation.claim()
+    assert descriptor is not None
+
+    async def shown(models: dict[str, str]) -> tuple[dict[str, str], str]:
+        installation.record(descriptor, State(pid=os.getpid(), database_url=dsn, models=models))
+        code, out, err = await asyncio.to_thread(cli, "status")
+        assert code == 0, err
+        return lines_of(out), (await asyncio.to_thread(cli, "status", "--json"))[1]
+
+    for name, value in MODELS.items():
+        monkeypatch.setenv(name, value)
+    try:
+        async with FakeOpenAI() as fake:
+            monkeypatch.setenv("HIPPOCAMPUS_PROVIDER_BASE_URL", fake.url.replace("://", "://ann:sesame@") + "/")
+            own = reach.called_by(load())
+            assert own == {"generator": f"{GENERATOR} at {fake.url}", "embedder": f"{EMBEDDER} at {fake.url}"}
+            said, _ = await shown(own)
+            assert said == {"generator": f"{GENERATOR} answers", "embedder": f"{EMBEDDER} answers"}
+            calls = dict(fake.stats()["calls"])
+            said, document = await shown(
+                {"generator": GENERATOR, "embedder": f"{EMBEDDER} at http://there/v1", "reranker": "openai:rank"}
+            )
+            assert fake.stats()["calls"] == calls
+        assert said == {
+            "generator": f"is not asked: `hippocampus up` runs with {GENERATOR}, and the settings here name"
+            f" {own['generator']}: set HIPPOCAMPUS_GENERATOR_BASE_URL here as there.",
+            "embedder": f"is not asked: `hippocampus up` runs with {EMBEDDER} at http://there/v1, and the settings here"
+            f" name {own['embedder']}: set HIPPOCAMPUS_EMBEDDER_BASE_URL here as there.",
+            "reranker": "is not asked: `hippocampus up` runs with openai:rank, and the settings here name none: set"
+            " HIPPOCAMPUS_RERANKER here as there.",
+        }
+        assert [each["state"] for each in json.loads(document)["models"]] == ["other"] * 3
+        assert "sesame" not in document
+    finally:
+        os.close(descriptor)
 
 
 def test_an_interrupted_wait_for_the_models_leaves_what_was_reported_as_running(

@@ -405,3 +405,21 @@ def test_no_error_shows_the_value_of_a_secret() -> None:
         assert "hushhush" not in settings._explain(error), name
     shown = {"msg": "Value error, it is wrong", "loc": ("api_port",), "input": "hushhush"}
     assert settings._explain(shown) == "HIPPOCAMPUS_API_PORT is wrong: it is wrong (it is 'hushhush')"
+
+
+@pytest.mark.parametrize(
+    ("generator", "url", "described"),
+    [
+        ("openai:m", "https://ann:sesame@models.example:8443/v1/?key=sesame#k", " at https://models.example:8443/v1"),
+        ("anthropic:m", "http://[::1", " at http://[::1"),
+        ("local:m", "https://models.example/v1", ""),
+    ],
+)
+def test_a_model_is_described_without_secrets(
+    monkeypatch: pytest.MonkeyPatch, generator: str, url: str, described: str
+) -> None:
+    """By its name and where its server is; one that runs in the process has none."""
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key-of-some-provider")
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR", generator)
+    monkeypatch.setenv("HIPPOCAMPUS_GENERATOR_BASE_URL", url)
+    assert load().chosen("generator").described == generator + described

@@ -39,7 +39,7 @@ class State:
     log: str | None = None  # None: it writes to a terminal or to its caller
     database_url: str | None = None
     api_url: str | None = None
-    models: dict[str, str] = dataclasses.field(default_factory=dict)  # that its roles call, by kind
+    models: dict[str, str] = dataclasses.field(default_factory=dict)  # that its roles call (`reach.called_by`)
 
     @property
     def export(self) -> str:

@@ -7,20 +7,20 @@ Jobs and searches report failed calls themselves; a person who has just started 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import structlog
 
 from hippocampus.errors import PermanentProviderError, ProviderError
 from hippocampus.providers.in_process import InProcessEmbedder, InProcessReranker
 from hippocampus.providers.protocols import Checkable
+from hippocampus.providers.registry import Kind
 from workers.models.factory import make_model
 
 if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder, Generator, Reranker
-    from hippocampus.providers.registry import Kind
     from workers.settings import ChosenModel, Settings
 
 _log = structlog.get_logger("workers.models.reach")
@@ -29,6 +29,8 @@ _log = structlog.get_logger("workers.models.reach")
 CHECK_SECONDS_MAX = 8.0
 REPEAT_SECONDS = 60.0
 _LOADING = "loading"
+#: In place of the description of a model, as the setting has it.
+_NONE = "none"
 
 
 async def fault_of(model: Generator | Embedder | Reranker) -> ProviderError | None:
@@ -56,7 +58,7 @@ def advice(chosen: ChosenModel, fault: ProviderError) -> str:
         return f"correct {variable} ({chosen.name}), its key or its address, then restart"
     if fault.code == _LOADING:
         return f"wait: it may be downloaded now ({variable}); searches do without it until then, and jobs wait"
-    at = chosen.base_url or "the provider's own address"
+    at = chosen.address or "the provider's own address"
     return f"check that the server is running and reachable at {at} ({variable}_BASE_URL); jobs wait until it answers"
 
 
@@ -70,13 +72,15 @@ class Reach:
     """Whether a chosen model answers.
 
     Attributes:
-        state: `not_asked` if it runs in the processes themselves, or offers no check.
-        error, remedy: why it is not reached, and what to do; no remedy where the error has it.
+        model: what the settings name; `none` for no reranker.
+        state: `not_asked` if it runs in the processes themselves, or offers no check; `other` if the running
+            installation calls another one, so that its answer would say nothing.
+        error, remedy: why it is not reached or not asked, and what to do; no remedy where the error has it.
     """
 
     kind: Kind
     model: str
-    state: Literal["reached", "not_reached", "not_asked"]
+    state: Literal["reached", "not_reached", "not_asked", "other"]
     error: str | None = None
     remedy: str | None = None
 
@@ -87,8 +91,8 @@ class Reach:
             return f"{self.model} answers"
         if self.state == "not_asked":
             return f"{self.model}: there is no server to ask"
-        reasons = (each.rstrip(".") for each in (self.error, self.remedy) if each)
-        return f"{self.model} is not reached: {': '.join(reasons)}."
+        reasons = ": ".join(each.rstrip(".") for each in (self.error, self.remedy) if each)
+        return f"is not asked: {reasons}." if self.state == "other" else f"{self.model} is not reached: {reasons}."
 
 
 def reach_of(chosen: ChosenModel, fault: ProviderError | None) -> Reach:
@@ -100,9 +104,23 @@ def reach_of(chosen: ChosenModel, fault: ProviderError | None) -> Reach:
     )
 
 
-async def survey(settings: Settings) -> list[Reach]:
-    """Ask the server of each chosen model once. No model is loaded into this process."""
-    return list(await asyncio.gather(*(_ask(settings, kind) for kind in settings.kinds)))
+def called_by(settings: Settings) -> dict[str, str]:
+    """Return the description of each chosen model, by kind, as an installation records what it calls."""
+    return {kind: settings.chosen(kind).described for kind in settings.kinds}
+
+
+async def survey(settings: Settings, used: Mapping[str, str] | None = None) -> list[Reach]:
+    """Ask the server of each chosen model once. No model is loaded into this process.
+
+    Args:
+        used: what the running installation calls, as `called_by` returns it: no other model is asked.
+    """
+    chosen = called_by(settings)
+    kinds: tuple[Kind, ...] = get_args(Kind)
+    pairs = {kind: (chosen.get(kind, _NONE), (used or chosen).get(kind, _NONE)) for kind in kinds}
+    asked = [_ask(settings, kind) for kind, (here, there) in pairs.items() if here == there != _NONE]
+    others = [_other(kind, here, there) for kind, (here, there) in pairs.items() if here != there]
+    return sorted([*await asyncio.gather(*asked), *others], key=lambda each: kinds.index(each.kind))
 
 
 async def _ask(settings: Settings, kind: Kind) -> Reach:
@@ -120,6 +138,20 @@ async def _ask(settings: Settings, kind: Kind) -> Reach:
         return reach_of(chosen, await fault_of(model))
     finally:
         await model.close()
+
+
+def _other(kind: Kind, here: str, there: str) -> Reach:
+    """Return that the running installation calls another model than the settings describe."""
+    (name, _, address), (used_name, _, used_address) = here.partition(" at "), there.partition(" at ")
+    variable = f"HIPPOCAMPUS_{kind.upper()}"
+    differ = {variable: name != used_name, f"{variable}_BASE_URL": address != used_address}
+    return Reach(
+        kind=kind,
+        model=name,
+        state="other",
+        error=f"`hippocampus up` runs with {there}, and the settings here name {here}",
+        remedy=f"set {' and '.join(each for each, is_other in differ.items() if is_other)} here as there",
+    )
 
 
 def log_reach(chosen: ChosenModel, fault: ProviderError | None) -> None:

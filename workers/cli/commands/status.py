@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ERROR_CODES_MAX = 5
 _NAME_CELLS = 10
+#: Of a model's line, by its state.
+_STYLES = {"not_reached": "red", "other": "yellow"}
 
 #: Name, text, style.
 _Lines = Sequence[tuple[str, str, str]]
@@ -72,8 +74,9 @@ def command(watch: Watch, as_json: bool) -> None:
     """Show which roles run, how many jobs wait and how long, what failed, whether the models answer, what they cost.
 
     A role runs if it reported within the last minute. The models of this environment's settings are asked whether they
-    answer, for at most eight seconds. With --watch the screen is refreshed until Ctrl-C, which ends it with exit code
-    0, and the models are asked each minute; a pipe gets one block after another.
+    answer, for at most eight seconds; none is asked in place of another one that `hippocampus up` runs with. With
+    --watch the screen is refreshed until Ctrl-C, which ends it with exit code 0, and the models are asked each minute;
+    a pipe gets one block after another.
     """
     config = settings.load()
     models = _Models(config)
@@ -86,18 +89,22 @@ class _Models:
     def __init__(self, config: Settings) -> None:
         self._config = config
         self._asked_at = -math.inf  # by time.monotonic()
+        self._used: dict[str, str] | None = None
         self._found: list[reach.Reach] = []
 
-    async def read(self) -> list[reach.Reach]:
-        if time.monotonic() - self._asked_at >= reach.REPEAT_SECONDS:
-            self._asked_at, self._found = time.monotonic(), await reach.survey(self._config)
+    async def read(self, installation: _Running | None) -> list[reach.Reach]:
+        used = installation.models if installation else None
+        if time.monotonic() - self._asked_at >= reach.REPEAT_SECONDS or used != self._used:
+            self._asked_at, self._used = time.monotonic(), used
+            self._found = await reach.survey(self._config, used)
         return self._found
 
 
 async def _read(config: Settings, models: _Models, pool: Pool) -> _Status:
+    installation = _installation(config)
     return _Status(
         database=databases.name_of(config),
-        installation=_installation(config),
+        installation=installation,
         totals=await overview.totals(pool),
         processes=await overview.live_processes(pool, within_seconds=SEEN_SECONDS_MAX),
         lag=await overview.lag(pool),
@@ -106,7 +113,7 @@ async def _read(config: Settings, models: _Models, pool: Pool) -> _Status:
         breakers=await overview.breakers(pool),
         limits=await overview.limits(pool),
         refused_texts=await overview.refused_texts(pool),
-        models=await models.read(),
+        models=await models.read(installation),
         queues=await overview.queues(pool),
     )
 
@@ -210,21 +217,8 @@ def _of_the_work(found: _Status) -> _Lines:
     return lines
 
 
-def _of_a_model(found: reach.Reach, used: str) -> tuple[str, str, str]:
-    if used != found.model:
-        variable = f"HIPPOCAMPUS_{found.kind.upper()}"
-        return (
-            found.kind,
-            f"`hippocampus up` runs with {used}, and the settings here name {found.model}: set {variable} here as there"
-            " to have it asked",
-            "yellow",
-        )
-    return found.kind, found.said, "red" if found.state == "not_reached" else ""
-
-
 def _of_the_models(found: _Status) -> _Lines:
-    used = found.installation.models if found.installation else {}
-    models = [_of_a_model(each, used.get(each.kind, each.model)) for each in found.models]
+    models = [(each.kind, each.said, _STYLES.get(each.state, "")) for each in found.models]
     open_ = [each for each in found.breakers if each.state != "closed"]
     lines = [("breaker", f"{each.name} is {each.state.replace('_', ' ')}: {each.reason}", "red") for each in open_] or [
         ("breaker", "none is open", "")

@@ -86,7 +86,7 @@ def _run(config: Settings, installation: Installation, descriptor: int, *, is_de
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
         grace_seconds=running.grace_of(config),
         log=str(installation.log_path) if is_detached else None,
-        models={kind: config.chosen(kind).name for kind in config.kinds},
+        models=reach.called_by(config),
     )
     installation.record(descriptor, state)
     interrupts.raise_on_all()
@@ -167,7 +167,7 @@ def _detach(config: Settings, installation: Installation, agents: tuple[str, ...
                     " first, and run the same command again."
                 )
             click.echo(_already_running(installation, state), err=True)
-            _report_unreachable(_asked(config))
+            _report_unreachable(_asked(config, state.models))
             return state
 
 
@@ -215,13 +215,13 @@ def _start(config: Settings, installation: Installation, descriptor: int) -> Sta
     return state
 
 
-def _asked(config: Settings) -> Future[list[reach.Reach]]:
-    """Ask the models in a thread that ends with this process, whatever it waits for."""
+def _asked(config: Settings, used: dict[str, str] | None = None) -> Future[list[reach.Reach]]:
+    """Ask the models in a thread that ends with this process, whatever it waits for; see `reach.survey`."""
     found: Future[list[reach.Reach]] = Future()
 
     def ask() -> None:
         try:
-            found.set_result(asyncio.run(reach.survey(config)))
+            found.set_result(asyncio.run(reach.survey(config, used)))
         except BaseException as error:  # noqa: BLE001 - raised where the result is read
             found.set_exception(error)
 
@@ -230,17 +230,17 @@ def _asked(config: Settings) -> Future[list[reach.Reach]]:
 
 
 def _report_unreachable(asked: Future[list[reach.Reach]]) -> None:
-    """Say which models are not reached; the roles log the same, each minute."""
+    """Say which models are not reached, or not the running installation's; the roles log the former, each minute."""
     try:
         found = asked.result(_ASKED_SECONDS_MAX)
     except (TimeoutError, KeyboardInterrupt):
         # An interrupt ends this wait alone: everything runs.
         click.echo("Whether the models answer is not known yet: `hippocampus status` says.", err=True)
         return
-    lines = [f"The {each.kind} {each.said}" for each in found if each.state == "not_reached"]
-    for line in lines:
-        click.echo(line, err=True)
-    if lines:
+    for each in found:
+        if each.state in ("not_reached", "other"):
+            click.echo(f"The {each.kind} {each.said}", err=True)
+    if any(each.state == "not_reached" for each in found):
         click.echo("`hippocampus status` says whether that is still so.", err=True)
 
 
