@@ -271,7 +271,7 @@ def test_ctrl_c_while_it_stops_by_itself_leaves_no_role_behind(demo_home: Path) 
 
 @pytest.mark.usefixtures("first")
 def test_a_killed_program_leaves_neither_roles_nor_server(demo_home: Path) -> None:
-    with cli_process.Running(demo_home, "up", HIPPOCAMPUS_API_PORT="0") as up:
+    with cli_process.Running(demo_home, "up") as up:
         up.read_until("Everything runs")
         assert len(cli_process.processes_of(demo_home)) > 5
         up.process.kill()

@@ -36,7 +36,6 @@ def _stopped(home: Path) -> Iterator[None]:
 
 
 def up(home: Path, *, by_command_line: bool = False, **settings: str) -> subprocess.CompletedProcess[str]:
-    settings = {"HIPPOCAMPUS_API_PORT": "0", **settings}
     return cli_process.run(home, "up", "--detach", by_command_line=by_command_line, **settings)
 
 
@@ -54,7 +53,7 @@ class Starting(ForkedProcess):
     def __init__(self, home: Path, dsn: str, folder: Path) -> None:
         self._out, self._err = folder / "out", folder / "err"
         folder.mkdir()
-        environment = cli_process.environment(home, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0")
+        environment = cli_process.environment(home, DATABASE_URL=dsn)
         super().__init__("workers", "up", "--detach", environment=environment, log=self._out, errors=self._err)
 
     def end(self) -> tuple[int, str, str]:
@@ -100,7 +99,7 @@ def test_a_shell_evaluates_its_output_and_down_stops_everything(home: Path) -> N
     again = up(home, DATABASE_URL=address)
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert "already runs" in again.stderr
-    refused = cli_process.run(home, "up", "--detach", "--agent", "talk=shop.agents:talk", HIPPOCAMPUS_API_PORT="0")
+    refused = cli_process.run(home, "up", "--detach", "--agent", "talk=shop.agents:talk")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert "already runs" in refused.stderr
     assert "started before this --agent was named: stop it first" in refused.stderr
@@ -204,7 +203,7 @@ def test_an_agent_that_cannot_be_imported_is_named_in_sentences(home: Path, dsn:
 
 
 def test_down_stops_an_installation_in_a_terminal_too(home: Path, dsn: str) -> None:
-    with Running(home, "up", DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as foreground:
+    with Running(home, "up", DATABASE_URL=dsn) as foreground:
         foreground.read_until("Everything runs")
         done = up(home, DATABASE_URL=dsn)
         assert done.stdout == f"export DATABASE_URL={shlex.quote(dsn)}\n"

@@ -107,7 +107,7 @@ async def test_a_refreshed_status_asks_again_each_minute(monkeypatch: pytest.Mon
 def test_a_detached_start_says_which_models_are_not_reached(home: Path, dsn: str) -> None:
     """Before it returns, on standard error, with what to do; so does one that finds it running, and `status`."""
     with addresses() as urls:
-        settings = {"DATABASE_URL": dsn, "HIPPOCAMPUS_API_PORT": "0", **MODELS, **urls}
+        settings = {"DATABASE_URL": dsn, **MODELS, **urls}
         try:
             started = cli_process.run(home, "up", "--detach", **settings)
             again = cli_process.run(home, "up", "--detach", **settings)
@@ -198,7 +198,7 @@ def test_an_interrupted_wait_for_the_models_leaves_what_was_reported_as_running(
     )
     out, err = tmp_path / "out", tmp_path / "err"
     with addresses() as urls:
-        settings = {"DATABASE_URL": dsn, "HIPPOCAMPUS_API_PORT": "0", **MODELS, **urls}
+        settings = {"DATABASE_URL": dsn, **MODELS, **urls}
         process = ForkedProcess(
             program, "up", "--detach", environment=cli_process.environment(home, **settings), log=out, errors=err
         )

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="se
 def up(dsn: str, home: Path, request: pytest.FixtureRequest) -> Iterator[Running]:
     """Forked; the test with a limit in seconds starts it by its command line, as users do."""
     is_timed = request.node.get_closest_marker("timing") is not None
-    with Running(home, "up", by_command_line=is_timed, DATABASE_URL=dsn, HIPPOCAMPUS_API_PORT="0") as running:
+    with Running(home, "up", by_command_line=is_timed, DATABASE_URL=dsn) as running:
         yield running
 
 
@@ -82,7 +82,7 @@ def test_a_killed_role_is_restarted(up: Running) -> None:
 def test_a_killed_embedded_database_is_started_again_at_its_address(made_home: Path) -> None:
     """No role ends, what was acknowledged is there, the API answers by itself, and nothing is left at the end."""
     home = made_home
-    with Running(home, "up", HIPPOCAMPUS_API_PORT="0") as up:
+    with Running(home, "up") as up:
         session = f"{ready(up)}/v1/apps/shop/users/mei/sessions"
         up.read_until("export DATABASE_URL=")
         address = shlex.split(up.lines[-1])[1].removeprefix("DATABASE_URL=")
@@ -130,11 +130,7 @@ def test_an_agent_of_the_option_answers_over_http(
     (tmp_path / "my_agent.py").write_text(AGENT)
     monkeypatch.chdir(tmp_path)
     options = (*words, "--agent", "greeter=my_agent:greet")
-    given = {
-        "DATABASE_URL": dsn,
-        "HIPPOCAMPUS_API_PORT": "0",
-        "HIPPOCAMPUS_AGENTS": "other=tests.support.stream_agents:echo",
-    }
+    given = {"DATABASE_URL": dsn, "HIPPOCAMPUS_AGENTS": "other=tests.support.stream_agents:echo"}
     with contextlib.ExitStack() as stack:
         if "--detach" in words:
             stack.callback(cli_process.run, home, "down")
@@ -180,7 +176,7 @@ def test_a_port_in_use_is_an_error_that_says_what_to_do(dsn: str, home: Path) ->
 
 @pytest.mark.parametrize("role", [("writer",), ("worker", "retention")])
 def test_a_single_role_without_a_database_is_refused_with_a_hint(home: Path, role: tuple[str, ...]) -> None:
-    done = cli_process.run(home, *role, HIPPOCAMPUS_API_PORT="0")
+    done = cli_process.run(home, *role)
     assert done.returncode == 2
     assert "DATABASE_URL" in done.stderr
     assert "hippocampus up" in done.stderr
@@ -200,7 +196,7 @@ def test_a_terminal_is_shown_the_address_of_the_embedded_database(made_home: Pat
     """psql and other programs can use it while the server runs."""
     reader, writer = pty.openpty()
     shown = ""
-    environment = cli_process.environment(made_home, HIPPOCAMPUS_API_PORT="0", COLUMNS="200", NO_COLOR="1")
+    environment = cli_process.environment(made_home, COLUMNS="200", NO_COLOR="1")
     process = ForkedProcess("workers", "up", environment=environment, log=writer)
     os.close(writer)
     try:

@@ -21,8 +21,9 @@ COMMAND_SECONDS = 90.0
 
 
 def environment(home: Path, **settings: str) -> dict[str, str]:
-    """The test's environment, with this checkout importable from anywhere."""
-    return {**os.environ, "PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": str(home), **settings}
+    """The test's environment, with this checkout importable from anywhere, and no fixed port, which others may have."""
+    own = {"PYTHONPATH": str(ROOT), "HIPPOCAMPUS_HOME": str(home), "HIPPOCAMPUS_API_PORT": "0"}
+    return {**os.environ, **own, **settings}
 
 
 def command(*arguments: str) -> list[str]:
