@@ -293,8 +293,8 @@ $$;
 
 -- The memories of a giant scope that are worth scoring: the best by the query's terms that are in up to 2,000 rows, those
 -- with the nearest vectors, the newest. `seen` is, for each of the single-term queries, in how many of the rows that pass
--- the filters the term occurs: counted up to 2,000, beyond that estimated from a sample of the newest 1,000, as once 8,000
--- rows were read. If all terms that occur are more frequent, 2,000 rows of the rarest are taken.
+-- the filters the term occurs: counted up to 2,000, and up to 100 once 8,000 rows were read; beyond that estimated from a
+-- sample of the newest 1,000. If all terms that occur are more frequent, 2,000 rows of the rarest are taken.
 CREATE OR REPLACE FUNCTION memory_candidates(
     p_app_name text, p_user_id text, p_queries tsquery[], p_embedding vector, p_embedding_model text,
     p_memory_types text[], p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_limit integer DEFAULT 10,
@@ -310,6 +310,7 @@ DECLARE
     v_in       double precision[];
     v_term     record;
     v_terms    integer := 0;
+    v_most     integer;
     v_ids      uuid[];
     v_shares   double precision[];
     v_rows     integer;
@@ -340,10 +341,12 @@ BEGIN
                   FROM (SELECT u.place, u.query, v_in[u.place] * total / greatest(v_sampled, 1) AS estimate
                         FROM unnest(p_queries) WITH ORDINALITY AS u (query, place)) AS q ORDER BY q.estimate
     LOOP
-        IF v_terms > 0 AND (v_term.estimate > c_rows OR cardinality(v_worth) > c_read) THEN
-            seen[v_term.place] := greatest(v_term.estimate, total / greatest(v_sampled, 1));
+        IF v_terms > 0 AND v_term.estimate > c_rows THEN
+            seen[v_term.place] := v_term.estimate;
             CONTINUE;
         END IF;
+        -- The newest do not tell which of the terms that they lack is the rare one.
+        v_most := CASE WHEN cardinality(v_worth) > c_read THEN 100 ELSE c_rows END;
         -- The shares are those of BM25, as in `search_memory`.
         SELECT array_agg(r.id), array_agg(r.tf * 1.6 / (r.tf + 0.6 * (0.4 + 0.6 * r.length / greatest(mean_length, 1)))), count(*)
         INTO v_ids, v_shares, v_rows
@@ -353,9 +356,9 @@ BEGIN
                 AND (p_memory_types IS NULL OR m.memory_type = ANY (p_memory_types))
                 AND (p_since IS NULL OR m.occurred_at >= p_since) AND (p_until IS NULL OR m.occurred_at < p_until)
                 AND (p_metadata IS NULL OR m.metadata @> p_metadata)
-              LIMIT c_rows + 1) AS r;
-        seen[v_term.place] := greatest(v_rows, 1, CASE WHEN v_rows > c_rows THEN v_term.estimate END);
-        CONTINUE WHEN v_rows = 0;
+              LIMIT v_most + 1) AS r;
+        seen[v_term.place] := CASE WHEN v_rows > v_most THEN greatest(v_term.estimate, c_rows) ELSE greatest(v_rows, 1) END;
+        CONTINUE WHEN v_rows = 0 OR v_rows > v_most AND v_most < c_rows;
         v_terms := v_terms + 1;
         v_worth := v_worth || v_ids;
         v_parts := v_parts || v_shares;

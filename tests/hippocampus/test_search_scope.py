@@ -230,6 +230,26 @@ async def test_a_giant_scope_is_searched_by_a_frequent_word_beside_one_that_is_n
     assert await count("common xyzzy") == await count("common") >= 2000
 
 
+async def test_a_giant_scope_finds_the_one_row_of_a_rare_word_beside_words_of_an_earlier_time(
+    search: MemorySearch, conn: asyncpg.Connection
+) -> None:
+    """None of the question's words is in the newest memories, which tell how frequent words are."""
+    await conn.execute(
+        """INSERT INTO memories (app_name, user_id, content, created_at)
+           SELECT 'app', 'giant', 'on the hike we took photos of the mountain trail, the lake, the boots ' || n,
+                  now() - interval '1 year' - n * interval '1 minute'
+           FROM generate_series(1, 5000) AS n
+           UNION ALL
+           SELECT 'app', 'giant', 'The deployment of build ' || n || ' passed review', now() - n * interval '1 minute'
+           FROM generate_series(1, 1100) AS n
+           UNION ALL
+           SELECT 'app', 'giant', 'We slept at the Weisshorn', now() - interval '2 years'"""
+    )
+    for query in ("mountain trail lake hike photos boots Weisshorn", "Weisshorn boots photos hike lake trail mountain"):
+        found = await search.search(app_name="app", user_id="giant", query=query, record_access=False)
+        assert found.memories[0].content == "We slept at the Weisshorn"
+
+
 async def test_document_frequencies_of_a_giant_scope_are_those_of_the_rows_that_pass_the_filters(
     search: MemorySearch, conn: asyncpg.Connection
 ) -> None:
