@@ -207,7 +207,9 @@ def test_a_name_with_a_dash_or_digits_is_a_name(tmp_path: Path) -> None:
 def test_letters_that_begin_a_name_are_no_part_of_the_time(tmp_path: Path) -> None:
     for rest, name in (
         ("Zoe", "Zoe"), ("Amy", "Amy"), ("pma", "pma"), ("PM Amy", "Amy"), ("p.m. Zoe", "Zoe"), ("Z Zoe", "Zoe"),
-        ("UTC - Ann", "Ann"), ("GMT Ann", "Ann"), ("GMTV", "GMTV"),
+        ("UTC - Ann", "Ann"), ("GMT Ann", "Ann"), ("GMTV", "GMTV"), ("Zü", "Zü"), ("Pm\u1ef9", "Pm\u1ef9"),
+        ("Z\u0301oe", "Z\u0301oe"), ("Z_x", "Z_x"), ("PM张三", "张三"), ("Z张三", "张三"), ("UTC张三", "张三"),
+        ("GMTИван", "Иван"), ("+0000张三", "张三"), ("+00:00Ann", "Ann"),
     ):  # fmt: skip
         path = write(tmp_path, f"2024-05-08 12:56 {rest}: Hi\n", "chat.txt")
         (turn,) = [item for item in reader.read(path).items if isinstance(item, Turn)]

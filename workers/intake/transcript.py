@@ -22,9 +22,11 @@ from workers.intake.records import BadRecordError, Item, Naming, Rejected, Sessi
 from workers.intake.source import RECORD_BYTES_MAX, CutOffError, Source, shown, text_of
 
 _NAME = r"(?P<name>[^\W\d_][^:：\n]{0,59}?)\s*(?::\s|：\s*|:$)"
+#: What could continue the letters before it: a letter of the Latin alphabet, also with an accent, or an underscore.
+_ENDS = r"(?![A-Za-z_À-ÖØ-öø-ɏ\u0300-\u036fḀ-ỿ])"
 _BARE_TIME = (
     r"\d{1,4}[-/.]\d{1,2}[-/.]\d{2,4}(?:[,T\s]\s*\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
-    r"(?:[\s\u202f]?[AaPp]\.?[Mm]\.?(?!\w))?(?:\s?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2})(?!\w))?)?"
+    rf"(?:[\s\u202f]?[AaPp]\.?[Mm]\.?{_ENDS})?(?:\s?(?:(?:Z|UTC|GMT){_ENDS}|[+-]\d{{2}}:?\d{{2}}(?!\d)))?)?"
 )
 _TIMED = re.compile(rf"\s*(?:\[(?P<bracketed>[^\]\n]{{4,40}})\]|(?P<bare>{_BARE_TIME}))\s*[-–—:]?\s*{_NAME}")
 _NAMED = re.compile(rf"\s*{_NAME}")
