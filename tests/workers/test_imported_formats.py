@@ -100,7 +100,7 @@ IOS = (
     "\ufeff[08/05/2024, 12:56:40] Rowers: \u200eMessages and calls are end-to-end encrypted.\r\n"
     "\u200e[08/05/2024, 12:56:41] Ann: \u200eimage omitted\r\n"
     "[08/05/2024, 12:57:00] ~\u202fBen M\u00fcller: Yes:\r\nat ten \u200e<This message was edited>\r\n"
-    "[13/05/2024, 12:57:00] +47 170 12 34: \u200ePOLL:\r\nRow?\r\n"
+    "[13/05/2024, 12:57:00] +47 170 12 34: \u200ePOLL:\r\nRow?\r\n\u200eOPTION: Yes (1 vote)\r\n"
     "[13/05/2024, 12:58:00] Ann: \u200eThis message was deleted.\r\n"
 )
 ANDROID = (
@@ -155,7 +155,8 @@ CASES: list[tuple[str, Any, str, list[tuple[str, str, str]], list[tuple[str | No
      [("items", "user", "Warm?"), ("items", "model", ""), ("items", "tool", "18"), ("items", "model", "18 degrees")],
      [], [1], []),
     ("_chat.txt", IOS, "WhatsApp chat",
-     [("_chat", "Ben M\u00fcller", "Yes:\nat ten"), ("_chat", "+47 170 12 34", "POLL:\nRow?")], [], [2, 1], []),
+     [("_chat", "Ben M\u00fcller", "Yes:\nat ten"), ("_chat", "+47 170 12 34", "POLL:\nRow?\nOPTION: Yes (1 vote)")],
+     [], [2, 1], []),
     ("chat.txt", ANDROID, "WhatsApp chat",
      [("chat", "Ann Bee", "The boat"), ("chat", "Ben", "I omitted <b> it\nsecond paragraph")], [], [2, 1], []),
 ]  # fmt: skip
@@ -409,9 +410,16 @@ def test_lines_about_deleted_edited_and_attached_messages_are_known(tmp_path: Pa
 def test_polls_and_places_that_ios_marks_are_kept_in_every_language(tmp_path: Path) -> None:
     sent = (
         "UMFRAGE:\r\nRudern?\r\n\u200eOPTION: Ja (1 Stimme)", "POLL:\r\nRow?\r\n\u200eOPTION: Yes (1 vote)",
+        "SONDAGE :\r\nRamer ?\r\nDemain\r\n\u200eOPTION : Oui : 8 h (1 vote)\r\n\u200eOPTION : Non (0 vote)",
+        "استطلاع:\r\nنجدف؟\r\n\u200eالخيار: نعم (صوت واحد)", "投票：\r\n划船？\r\n\u200e选项：是（1 票）",
         "Standort: https://maps.google.com/?q=59.91,10.75", "Location: https://maps.google.com/?q=59.91,10.75",
+        "Café (Quay 1\r\nOslo): https://foursquare.com/v/4b0", "Lieu : https://www.google.com/maps/place/Oslo",
     )  # fmt: skip
-    own = ("Verpasster Sprachanruf", "Bild weggelassen", "Το μήνυμα διαγράφηκε", "Du hast diese Nachricht gelöscht.")
+    own = (
+        "Verpasster Sprachanruf", "Bild weggelassen", "Το μήνυμα διαγράφηκε", "Du hast diese Nachricht gelöscht.",
+        "Ann changed this group's description\r\nto: hello", "Ann changed the description to:\r\nhello\r\nBen",
+        "Ann changed the description to:\r\nRules\r\nFirst: be kind\r\nThen: row", "Ann: see https://faq.whatsapp.com/1",
+    )  # fmt: skip
     text = "".join(f"[08.05.24, 12:56:00] Ann: \u200e{line}\r\n" for line in (*sent, *own))
     items = list(reader.read(write(tmp_path, text, "_chat.txt")).items)
     said = [item.event.text for item in items if isinstance(item, Turn)]

@@ -104,6 +104,9 @@ _EDITED = re.compile(
     r"|Dit bericht is bewerkt)\.?>$"
 )
 _FILE = re.compile(rf"(?:{_TAG}|(.{{1,120}}) {_ATTACHED})", re.IGNORECASE)
+#: An option of a poll, a line that ends with the number of its votes: in Arabic perhaps in words.
+_OPTION = re.compile(r"[^:：\n]{1,40}[:：].*[(（][^()（）]+[)）]")
+_PLACE = re.compile(r"https?://(?:\S*\bmaps\b|(?:www\.)?foursquare\.com/)")
 #: WhatsApp has existed since then; other calendars count other years.
 _YEAR_MIN = 2009
 
@@ -334,8 +337,11 @@ def _finished(
 
 
 def _is_sent(text: str) -> bool:
-    """Return whether a person sent what iOS marks as WhatsApp's own: a place has a link, a poll further lines."""
-    return "https://" in text or "\n" in text
+    """Return whether a person sent what iOS marks as WhatsApp's own: a poll or a place."""
+    first, _, further = text.partition("\n")
+    question, _, option = further.rpartition("\n")
+    is_poll = first.rstrip().endswith((":", "：")) and question and _OPTION.fullmatch(option)
+    return bool(is_poll or _PLACE.search(text))
 
 
 def _timestamp(time: str, *, day_first: bool) -> float:
