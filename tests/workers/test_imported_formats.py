@@ -368,6 +368,35 @@ def test_messages_copied_into_another_stay_its_text(tmp_path: Path) -> None:
         read("5/8/24, 13:56 - Ann: Look:\n[13:50, 1/25/2024] Bob: I quit\n")
 
 
+def test_a_chat_whose_form_changes_for_good_is_refused_at_the_line_to_split(tmp_path: Path) -> None:
+    """Its further messages would be the words of one person; each part can be read, and so can what was copied."""
+
+    def said(text: str) -> list[tuple[str, str | None]]:
+        items = list(reader.read(write(tmp_path, text, "w.txt"), day_first=True).items)
+        return [(item.event.author, item.event.text) for item in items if isinstance(item, Turn)]
+
+    copied = "[13:50, 1/5/2024] Bob: a\n"
+    first = f"08/05/2024, 13:56 - Ann: Hi\n{2 * copied}08/05/2024, 13:57 - Ben: So\n"
+    for begun, header in (
+        ("", "[08/05/2024, 13:58:00] "), ("", "08/05/24, 13:58 - "), ("", "2024-05-08, 13:58 - "),
+        ("08/05/24, 13:58 - Messages are end-to-end encrypted.\n", "08/05/24, 13:58 - "),
+        # What was copied does not hide where the form changes.
+        (copied, "[08/05/2024, 13:58:00] "),
+    ):  # fmt: skip
+        second = f"{begun}{header}Cid: Mine\nalso\n{header}Dee: No\n"
+        line = 6 if begun == copied else 5
+        for day_first in (True, None):
+            with pytest.raises(FileFormatError, match=rf"w\.txt, line {line}: .* split .* one of line 4, .*'> '"):
+                reader.read(write(tmp_path, first + second, "w.txt"), day_first=day_first)
+        if line == 5:
+            assert [author for author, _ in said(second)] == ["Cid", "Dee"], header
+        quoted = "\n".join(f"> {each}" for each in second.splitlines())
+        assert said(first + quoted)[-1] == ("Ben", f"So\n{quoted}")
+        assert said(f"{first}{second}08/05/2024, 13:59 - Ann: Oh\n")[-1] == ("Ann", "Oh")
+    for last in ("08/05/24, 13:58 - Cid: Mine", "1/5/24, 10:30 - rowing\n2/5/24, 10:30 - running"):
+        assert said(f"{first}{last}\n")[-1] == ("Ben", f"So\n{last}")
+
+
 #: Deleted, edited, attached with and without a caption, and left out, by language.
 PHRASES = {
     "English": ("This message was deleted", "You deleted this message.", "This message was edited", "(file attached)",

@@ -6,7 +6,8 @@
 
 The time before the name is in the form of the phone's region: `8.5.2024 klo 13.56`, `2024. 05. 08. 13:56`,
 `2024/5/8 下午1:56`, `٨/٥/٢٠٢٤، ١:٥٦ م`, `13:56 8/5/24`. An export has one form: that of its first header. Messages that
-a person copied into another, such as `[13:56, 8/5/24] Ben: Hi` of WhatsApp Web, stay its text.
+a person copied into another, such as `[13:56, 8/5/24] Ben: Hi` of WhatsApp Web, stay its text. A file in which the
+first form does not return after several of them may be of two exports joined, and is refused.
 Lines of WhatsApp itself (encryption, calls, who joined) and messages that were only a file are left out, and counted.
 The order of day and month depends on the phone's region: the whole file shows it, or it must be given.
 """
@@ -132,16 +133,51 @@ class _Header(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Others:
+    """The headers in one other form below the last message.
+
+    Attributes:
+        line: the first of them.
+        named: how many have a name.
+    """
+
+    line: int
+    named: int = 0
+
+
+@dataclass(slots=True)
 class _Headers:
-    """Reads the headers of one file, which have the form of the first."""
+    """Reads the headers of one file, which have the form of the first.
+
+    Attributes:
+        line: the last header in this form.
+        others: what follows it, by form.
+    """
 
     form: str | None = None
+    line: int = 0
+    others: dict[str, _Others] = field(default_factory=dict)
 
-    def read(self, line: str) -> _Header | None:
+    def read(self, number: int, line: str) -> _Header | None:
         header = _header(line)
-        if header is not None and self.form is None:
+        if header is None:
+            return None
+        if self.form is None:
             self.form = header.form
-        return header if header is not None and header.form == self.form else None
+        if header.form != self.form:
+            others = self.others.setdefault(header.form, _Others(number))
+            others.named += _NAME.match(header.rest.lstrip(_MARKS)) is not None
+            return None
+        self.line = number
+        self.others.clear()
+        return header
+
+    def second_form(self) -> int | None:
+        """Return the line from which the file has another form for good, or None.
+
+        Messages copied into another are followed by the form of the file again; one alone may be in the last message.
+        """
+        return min((others.line for others in self.others.values() if others.named > 1), default=None)
 
 
 @dataclass(slots=True)
@@ -178,9 +214,11 @@ def items(source: Source, head: str, naming: Naming) -> Iterator[Item]:
     """Read a chat as one session, named by the file.
 
     Raises:
-        FileFormatError: its dates do not show whether the day or the month comes first, and it was not given.
+        FileFormatError: the form of its times changes for good; or its dates do not show whether the day or the month
+            comes first, and it was not given.
     """
-    day_first = _day_first(source) if naming.day_first is None else naming.day_first
+    dates = _dates(source)
+    day_first = _day_first(source, dates) if naming.day_first is None else naming.day_first
     return _items(source, naming, day_first=day_first)
 
 
@@ -201,7 +239,7 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
                 except ValueError as error:
                     yield Rejected(line=number, error=str(error), record=shown(raw))
                     continue
-                header = headers.read(line)
+                header = headers.read(number, line)
                 if header is not None:
                     if message is not None:
                         yield from _finished(message, session_id, naming, left_out, day_first=day_first)
@@ -218,17 +256,28 @@ def _items(source: Source, naming: Naming, *, day_first: bool) -> Iterator[Item]
     yield from (LeftOut(reason, count) for reason, count in left_out.items() if count)
 
 
-def _day_first(source: Source) -> bool:
+def _dates(source: Source) -> list[str]:
+    """Return the dates with slashes, in the order of the file, whose headers must have one form."""
     dates: list[str] = []
     headers = _Headers()
     with source.open() as content:
         try:
-            for _, raw in content.lines():
+            for number, raw in content.lines():
                 line = raw.decode(errors="replace") if isinstance(raw, bytes) else ""
-                if (found := headers.read(line)) is not None and "/" in found.date:
+                if (found := headers.read(number, line)) is not None and "/" in found.date:
                     dates.append(found.date)
         except CutOffError:
             pass  # reported when the file is read
+    if (second := headers.second_form()) is not None:
+        raise FileFormatError(
+            f"{source.path}, line {second}: from here on, the times before the names have another form. If another"
+            " export begins here, split the file before this line and import both parts. If these messages were copied"
+            f" into the one of line {headers.line}, begin each of their lines with '> '."
+        )
+    return dates
+
+
+def _day_first(source: Source, dates: list[str]) -> bool:
     # Where a dot or a dash is between the numbers, or the year comes first, the order is known.
     if not dates:
         return True
