@@ -488,39 +488,59 @@ async def abort(opened: ClientConnection, run: str) -> None:
     await opened.send(json.dumps({"type": "abort", "runId": run}))
 
 
-async def test_an_abort_is_read_whatever_waits(writer: LiveWriter, client: httpx.AsyncClient) -> None:
-    """Of ten inputs that are sent during a run, eight wait, and the client learns between two runs that two were
-    refused. It aborts the run, and one that waits, which is not begun and stores nothing."""
-
-    async def has_begun(run: str) -> bool:
+async def begun(client: httpx.AsyncClient, run: str) -> None:
+    async def has_begun() -> bool:
         return (await client.get(f"/api/runs/{run}")).status_code == 200
 
-    async def begun(run: str) -> None:
-        await until(lambda: has_begun(run), "the run begins")
+    await until(has_begun, "the run begins")
 
+
+async def test_an_abort_is_read_whatever_waits(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Thirty inputs that are sent during a run wait, and their runs are sent in order. The client aborts the run, and
+    one that waits, which is not begun and stores nothing."""
     async with websockets.connect(f"{socket_address(writer)}/wait", additional_headers=OWNER) as opened:
         await opened.send(json.dumps(asked("t0", "r0")))
-        await begun("r0")
-        for n in range(1, 11):
+        await begun(client, "r0")
+        for n in range(1, 31):
             await opened.send(json.dumps(asked(f"t{n}", f"r{n}")))
         await abort(opened, "r2")
         await abort(opened, "r0")
-        assert (await run_of(opened)).ends[0]["outcome"] == {"type": "cancelled"}
-        (refused,) = (await run_of(opened)).ends
-        assert refused["code"] == "overloaded"
-        assert "2 messages were refused, since 8 waited" in refused["message"]
-        for n in range(1, 9):
-            if n != 2:
-                await begun(f"r{n}")
+        for n in range(31):
+            if n not in (0, 2):
+                await begun(client, f"r{n}")
                 await abort(opened, f"r{n}")
             (end,) = (await run_of(opened)).ends
-            assert end.get("code", end.get("outcome")) == ("run-ended" if n == 2 else {"type": "cancelled"})
-        await opened.send(json.dumps(asked("t9", "r9")))
-        await begun("r9")
-        await abort(opened, "r9")
-        assert (await run_of(opened)).ends[0]["outcome"] == {"type": "cancelled"}
-    threads = (await client.get("/api/threads")).json()["threads"]
-    assert {each["thread_id"] for each in threads} == {f"t{n}" for n in range(10) if n != 2}
+            if n == 2:
+                assert end["code"] == "run-ended"
+            else:
+                assert (end["runId"], end["outcome"]) == (f"r{n}", {"type": "cancelled"})
+    threads = (await client.get("/api/threads", params={"limit": 100})).json()["threads"]
+    assert {each["thread_id"] for each in threads} == {f"t{n}" for n in range(31) if n != 2}
+
+
+async def test_inputs_without_room_hold_the_client_back(writer: LiveWriter, client: httpx.AsyncClient) -> None:
+    """Of large inputs nine are read, and what follows, an abort too, when the next run begins: it ends a run that has
+    begun, and is not one of an input that waits. No input is lost."""
+
+    async def send_all(opened: ClientConnection) -> None:
+        for n in range(1, 13):
+            await opened.send(json.dumps(asked(f"t{n}", f"r{n}", "x" * 200_000)))
+            if n == 9:
+                await abort(opened, "r1")
+
+    async with (
+        websockets.connect(f"{socket_address(writer)}/wait", additional_headers=OWNER) as opened,
+        asyncio.TaskGroup() as tasks,
+    ):
+        await opened.send(json.dumps(asked("t0", "r0")))
+        await begun(client, "r0")
+        tasks.create_task(send_all(opened))
+        for n in range(13):
+            if n != 1:
+                await begun(client, f"r{n}")
+                assert (await client.post(f"/api/runs/r{n}/cancel")).is_success
+            (end,) = (await run_of(opened)).ends
+            assert (end.get("runId"), end.get("outcome")) == (f"r{n}", {"type": "cancelled"}), end
 
 
 async def test_an_abort_ends_a_run_that_is_being_begun(writer: LiveWriter) -> None:

@@ -10,8 +10,9 @@ heartbeat is the protocol's own ping.
 
 A run's input is AG-UI's `RunAgentInput`, as for ``POST /agui``; ``on_disconnect``, ``active_run`` and ``history`` in
 the query are as there. ``{"type": "abort", "runId": …}`` requests the end of a run, at once; one that waits does not
-begin. The runs of a socket are sent one after the other, and eight inputs may wait; what is refused gets RUN_ERROR with
-the problem's name as code. A client that was disconnected follows its run by
+begin. The runs of a socket are sent one after the other, in the order of their inputs. Eight inputs may wait, of any
+size, and more while all of them are below 1 MiB; what follows, an abort too, is read when the next run begins. What is
+refused gets RUN_ERROR with the problem's name as code. A client that was disconnected follows its run by
 ``/ws/events/{thread_id}?run_id=…&offset=…``, or sends the input again.
 
     closes with 1000    the requested run is over: its last event was sent
@@ -81,8 +82,12 @@ _CODES = {
 }
 _FAULTS = (PulseError, *FAULTS)
 _Frames = AsyncIterator[Sequence[Frame]]
-#: How many inputs of a socket wait while a run is sent; further ones are refused.
+#: How many inputs of a socket wait while a run is sent, whatever their size; further ones, while all of them are below
+#: _INPUTS_BYTES_MAX.
 _INPUTS_MAX = 8
+_INPUTS_BYTES_MAX = 1024 * 1024
+#: What an input takes up beside its text: many small ones are limited too.
+_INPUT_BYTES = 1024
 _log = structlog.get_logger(__name__)
 
 router = APIRouter()
@@ -90,16 +95,18 @@ router = APIRouter()
 
 @dataclass(slots=True)
 class _Input:
-    """What a client sent: the input of a run, or why it is refused."""
+    """What a client sent: the input of a run, or why it is refused; and about how much memory it takes up."""
 
     given: agui.RunAgentInput | Exception
+    size: int
     is_aborted: bool = False
 
 
 class _Inputs:
     """What a client sent over a socket and is not answered yet, in order.
 
-    It is read further than it is taken in: an abort may follow any number of inputs.
+    It is read further than it is taken in: an abort may follow many inputs. What has no room is not read, so that the
+    client is held back.
 
     Attributes:
         sent: the run that is being sent.
@@ -109,31 +116,30 @@ class _Inputs:
         self.sent: Run | None = None
         self._current: _Input | None = None
         self._waiting: deque[_Input] = deque()
-        self._refused = 0
-        self._arrived = asyncio.Event()
+        self._size = 0
+        self._changed = asyncio.Condition()
 
-    def put(self, given: agui.RunAgentInput | Exception) -> None:
-        """Add an input, or why one is refused; if too many wait, it is refused."""
-        if len(self._waiting) < _INPUTS_MAX:
-            self._waiting.append(_Input(given))
-        else:
-            self._refused += 1
-        self._arrived.set()
+    async def wait_for_room(self) -> None:
+        """Wait until another input may wait."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: len(self._waiting) <= _INPUTS_MAX or self._size < _INPUTS_BYTES_MAX)
+
+    async def put(self, given: agui.RunAgentInput | Exception, length: int) -> None:
+        """Add an input, or why one is refused, and the length of its text."""
+        async with self._changed:
+            self._waiting.append(_Input(given, length + _INPUT_BYTES))
+            self._size += self._waiting[-1].size
+            self._changed.notify_all()
 
     async def take(self) -> _Input:
         """Return the next one, once there is one: it is the current one until the next call."""
         self._current = self.sent = None
-        await self._arrived.wait()
-        if self._refused:
-            detail = f"{self._refused} messages were refused, since {_INPUTS_MAX} waited: send them again, one by one"
-            self._refused = 0
-            found = _Input(problems.ProblemError(problems.OVERLOADED, detail))
-        else:
-            found = self._waiting.popleft()
-        if not self._waiting:
-            self._arrived.clear()
-        self._current = found
-        return found
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._waiting)
+            self._current = self._waiting.popleft()
+            self._size -= self._current.size
+            self._changed.notify_all()
+        return self._current
 
     def abort(self, run_id: str) -> bool:
         """Mark the inputs of a run that wait or are being taken in as aborted; return whether there is one."""
@@ -333,18 +339,20 @@ async def _run_agents(
 async def _read_inputs(socket: WebSocket, access: Access, inputs: _Inputs) -> None:
     """Pass inputs of runs on, and requests to end one, until the client disconnects."""
     while True:
+        await inputs.wait_for_room()
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             return
+        sent = message.get("text") or message.get("bytes", b"")
         try:
-            value = parse((message.get("text") or message.get("bytes", b"").decode()).encode())
+            value = parse(sent.encode() if isinstance(sent, str) else sent)
             if isinstance(value, dict) and value.get("type") == "abort":
                 await _abort(socket, access, inputs, value.get("runId"))
             else:
-                inputs.put(agui.RunAgentInput.model_validate(value))
+                await inputs.put(agui.RunAgentInput.model_validate(value), len(sent))
         except (ValueError, problems.ProblemError, *_FAULTS) as error:
             # Reported between two runs: RUN_ERROR would end the one that is being sent.
-            inputs.put(error)
+            await inputs.put(error, len(sent))
 
 
 async def _abort(socket: WebSocket, access: Access, inputs: _Inputs, run_id: object) -> None:
