@@ -87,8 +87,11 @@ class ChosenModel:
         if self.base_url is None or runs_here:
             return None
         scheme, _, rest = self.base_url.partition("://")
-        host, slash, path = re.split("[?#]", rest, maxsplit=1)[0].partition("/")
-        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}".rstrip("/")
+        # A password may hold what would end it, unescaped.
+        user, _, place = rest.rpartition("@")
+        if "?" in user:
+            return f"{scheme}://***"  # Of a password or of a query: either side may be secret.
+        return f"{scheme}://{re.split('[?#]', place, maxsplit=1)[0]}".rstrip("/")
 
     @property
     def described(self) -> str:

@@ -411,6 +411,11 @@ def test_no_error_shows_the_value_of_a_secret() -> None:
     ("generator", "url", "described"),
     [
         ("openai:m", "https://ann:sesame@models.example:8443/v1/?key=sesame#k", " at https://models.example:8443/v1"),
+        ("openai:m", "https://ann:ses/ame@models.example/v1", " at https://models.example/v1"),
+        ("openai:m", "https://ann:ses#ame@models.example/v1", " at https://models.example/v1"),
+        ("openai:m", "https://ann:ses@me/@models.example/v1?key=k", " at https://models.example/v1"),
+        ("openai:m", "https://ann:ses?ame@models.example/v1", " at https://***"),
+        ("openai:m", "https://models.example/v1?key=ses@me", " at https://***"),
         ("anthropic:m", "http://[::1", " at http://[::1"),
         ("local:m", "https://models.example/v1", ""),
     ],
