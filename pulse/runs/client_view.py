@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
 #: The key in `forwardedProps` for the number of the event whose state the client has, if it keeps no messages.
 STATE_SEQUENCE_KEY: Final = "hippocampus:stateSequence"
-#: How many of the client's messages are compared, the newest.
+#: How many of the client's messages are compared, and of the calls in them: the newest.
 COMPARED_MAX = 1000
-#: In how many bytes of the client's and tools' stored messages, the newest, images, files and results are compared, and
-#: in how many of calls their arguments. It is more than a client can send in a body, by default; PostgreSQL reads and
-#: hashes 8 MB in 0.2 seconds.
+#: In how many bytes of the client's and tools' stored messages, the newest, images, files and results are compared. It
+#: is more than a client can send in a body, by default; PostgreSQL reads and hashes 8 MB in 0.2 seconds.
 MEDIA_BYTES_MAX = 32 << 20
+# In how many of the newest calls the arguments are: those that differ are read at once.
+_CALL_BYTES_MAX = 8 << 20
 #: How many stored messages are read at a time.
 _PAGE_SIZE = 100
 _STATEMENTS = Statements("pulse.runs", "runs.sql")
@@ -166,7 +167,7 @@ class ClientViews:
                 raise HistoryChangedError(
                     f"message {row['id'][:80]!r} has {what} in this session: send the change as a new message"
                 )
-        async for sent_call, stored in self._differing_calls(session, compared_calls(newest)):
+        for sent_call, stored in await self._differing_calls(session, compared_calls(newest)[-COMPARED_MAX:]):
             if differs(sent_call, stored):
                 raise HistoryChangedError(
                     f"message {sent_call.message_id[:80]!r} has other arguments of call {sent_call.id[:80]!r} in this"
@@ -198,32 +199,22 @@ class ClientViews:
                 return
             after = rows[-1]["sequence_num"]
 
-    async def _differing_calls(
-        self, session: Session, calls: Sequence[SentCall]
-    ) -> AsyncIterator[tuple[SentCall, str]]:
-        """Yield the calls whose stored arguments differ, with the contents of their events."""
+    async def _differing_calls(self, session: Session, calls: Sequence[SentCall]) -> Sequence[tuple[SentCall, str]]:
+        """Return the calls whose stored arguments differ, with the contents of their events."""
         if not calls:
-            return
+            return ()
         by_id = {(each.message_id, each.id): each for each in calls}
-        after = 0
-        while True:
-            rows = await _STATEMENTS.fetch(
-                self._pool,
-                "differing_calls",
-                session.thread_id,
-                [each.message_id for each in by_id.values()],
-                [each.id for each in by_id.values()],
-                [each.digest for each in by_id.values()],
-                [each.calls for each in by_id.values()],
-                MEDIA_BYTES_MAX,
-                after,
-                _PAGE_SIZE,
-            )
-            for row in rows:
-                yield by_id[row["id"], row["call_id"]], row["content"]
-            if len(rows) < _PAGE_SIZE:
-                return
-            after = rows[-1]["sequence_num"]
+        rows = await _STATEMENTS.fetch(
+            self._pool,
+            "differing_calls",
+            session.thread_id,
+            [each.message_id for each in by_id.values()],
+            [each.id for each in by_id.values()],
+            [each.digest for each in by_id.values()],
+            [min(each.calls, COMPARED_MAX) for each in by_id.values()],
+            _CALL_BYTES_MAX,
+        )
+        return [(by_id[row["id"], row["call_id"]], row["content"]) for row in rows]
 
 
 def own_keys(state: Any) -> dict[str, Any]:

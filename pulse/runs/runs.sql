@@ -147,23 +147,27 @@ LIMIT $7
 
 -- name: differing_calls
 -- thread, ids of a client's messages and of the calls of tools in them, MD5 of the calls' arguments, how many calls each
--- message has, bytes of the newest calls that are compared, after this one of the session's events, at most this many; what
--- is stored of those that differ
-SELECT c.id, c.call_id, c.sequence_num, c.content::text
-FROM (SELECT g.id, g.call_id, g.digest, a.sequence_num, a.content,
-             sum(octet_length(a.content::text)) OVER (ORDER BY a.sequence_num DESC) AS bytes
-      FROM unnest($2::text[], $3::text[], $4::text[], $5::integer[]) AS g (id, call_id, digest, calls)
-      CROSS JOIN LATERAL (SELECT o.sequence_num FROM events AS o
-                          WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' LIMIT 1) AS m
-      -- The calls of a message are stored together, after its text.
-      CROSS JOIN LATERAL (SELECT o.sequence_num, o.content FROM events AS o
-                          WHERE o.thread_id = $1 AND o.event_type = 'act' AND o.erased_at IS NULL
-                            AND o.sequence_num BETWEEN m.sequence_num AND m.sequence_num + g.calls
-                            AND shown_call_id(o.content, o.id) = g.call_id
-                          LIMIT 1) AS a) AS c
-WHERE c.bytes <= $6 AND c.sequence_num > $7 AND md5(shown_arguments(c.content)) IS DISTINCT FROM c.digest
+-- message has, bytes of the newest calls that are compared; what is stored of those that differ
+WITH sent AS MATERIALIZED (
+    SELECT * FROM unnest($2::text[], $3::text[], $4::text[], $5::integer[]) AS g (id, call_id, digest, calls)
+), stored AS MATERIALIZED (
+    -- The calls of a message are stored together, after its text. Each event is read once, however many calls are sent.
+    SELECT g.id, shown_call_id(a.content, a.id) AS call_id, a.sequence_num, a.content
+    FROM (SELECT s.id, max(s.calls) AS calls FROM sent AS s GROUP BY s.id) AS g
+    CROSS JOIN LATERAL (SELECT o.sequence_num FROM events AS o
+                        WHERE o.thread_id = $1 AND o.id = g.id AND o.id <> '' LIMIT 1) AS m
+    CROSS JOIN LATERAL (SELECT o.sequence_num, o.id, o.content FROM events AS o
+                        WHERE o.thread_id = $1 AND o.event_type = 'act' AND o.erased_at IS NULL
+                          AND o.sequence_num BETWEEN m.sequence_num AND m.sequence_num + g.calls) AS a
+)
+SELECT c.id, c.call_id, c.content::text
+FROM (SELECT g.id, g.call_id, g.digest, f.sequence_num, f.content,
+             sum(octet_length(f.content::text)) OVER (ORDER BY f.sequence_num DESC) AS bytes
+      FROM sent AS g
+      JOIN (SELECT DISTINCT ON (s.id, s.call_id) s.* FROM stored AS s ORDER BY s.id, s.call_id, s.sequence_num) AS f
+          ON f.id = g.id AND f.call_id = g.call_id) AS c
+WHERE c.bytes <= $6 AND md5(shown_arguments(c.content)) IS DISTINCT FROM c.digest
 ORDER BY c.sequence_num
-LIMIT $8
 
 -- name: history
 -- thread, types, at most this many, the newest first

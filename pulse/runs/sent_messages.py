@@ -9,12 +9,13 @@ again. What cannot be compared counts as the same: a client that changed nothing
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+import operator
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Final
 
 from pulse.agui import types as agui
@@ -80,7 +81,7 @@ class SentCall:
 
 def compared(messages: Sequence[agui.Message]) -> dict[str, SentMessage]:
     """Return what is compared of a client's messages, by their ids."""
-    pairs = zip_longest(messages, messages[1:])
+    pairs = itertools.zip_longest(messages, messages[1:])
     return {each.id: found for each, following in pairs if (found := _compared(each, following)) is not None}
 
 
@@ -139,16 +140,20 @@ def differs(sent: SentCall, stored: str) -> bool:
     content = _content(stored)
     text = shown_arguments(content)
     # A client that followed the run in part has the beginning; of a call that was cut off, the event may have less.
-    is_cut = content.get("partial") is True and sent.arguments.startswith(text)
-    if is_cut or _continues(sent.arguments, text, is_answer=True):
+    if content.get("partial") is True or _continues(sent.arguments, text, is_answer=True):
         return False
-    return not _is_same_json(*("{}" if each.strip() in ("", "null") else each for each in (sent.arguments, text)))
+    one, other = _json(sent.arguments), _json(text.strip() or "{}")
+    # What clients send in place of arguments that are no object, or that they have in part.
+    if one is None or one == {}:
+        return False
+    # A client may have repaired what is not JSON.
+    return one is _NO_JSON if other is _NO_JSON else not _is_same_json(one, other)
 
 
 def _is_result(sent: str, stored: str) -> bool:
     content = _content(stored)
     text = shown_result(content)
-    if _continues(sent, text, is_answer=False) or _is_same_json(sent, text):
+    if any(_is_same_text(*pair) for pair in itertools.product(_readings(sent), _readings(text))):
         return True
     # Of a result that it sent as parts, a client may have made a text of its own.
     parts = content.get("observation")
@@ -156,19 +161,31 @@ def _is_result(sent: str, stored: str) -> bool:
     return has_parts and not isinstance(_json(sent), list)
 
 
+def _readings(result: str) -> Sequence[str]:
+    """Return a result, and the string that it is as JSON: clients that parse results send a string without quotes."""
+    value = _json(result)
+    return (result, value) if isinstance(value, str) else (result,)
+
+
+def _is_same_text(sent: str, stored: str) -> bool:
+    """Whether two results are the same text, or the same JSON, but for secrets that were masked."""
+    if _continues(sent, stored, is_answer=False):
+        return True
+    one, other = _json(sent), _json(stored)
+    return one is not _NO_JSON and other is not _NO_JSON and _is_same_json(one, other)
+
+
 def _content(stored: str) -> Mapping[str, Any]:
     content = decode_body(stored)
     return content if isinstance(content, Mapping) else {}
 
 
-def _is_same_json(sent: str, stored: str) -> bool:
-    """Whether two texts are the same JSON, but for secrets that were masked."""
-    one, other = _json(sent), _json(stored)
-    if one is _NO_JSON or other is _NO_JSON:
-        return False
-    return same(one, other) or _fits_masks(
-        *(json.dumps(each, sort_keys=True, ensure_ascii=False) for each in (one, other))
-    )
+def _is_same_json(sent: Any, stored: Any) -> bool:
+    """Whether two JSON values are the same, but for secrets that were masked."""
+    try:
+        return same(sent, stored, are_same_texts=_is_masked_as)
+    except RecursionError:
+        return True
 
 
 def _json(text: str) -> Any:
@@ -178,16 +195,26 @@ def _json(text: str) -> Any:
         return _NO_JSON
 
 
-def same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any, *, are_same_texts: Callable[[str, str], bool] = operator.eq) -> bool:
     """Whether two JSON values are the same to a client that has all numbers as doubles."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
         return _double(one) == _double(other) or (one != one and other != other)  # noqa: PLR0124  # not a number
+    if isinstance(one, str) and isinstance(other, str):
+        return are_same_texts(one, other)
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+        # A member's name may have been masked.
+        renamed = zip((key for key in one if key not in other), (key for key in other if key not in one), strict=False)
+        pairs = [*((key, key) for key in one if key in other), *renamed]
+        return len(one) == len(other) and all(
+            (key == name or are_same_texts(key, name)) and same(one[key], other[name], are_same_texts=are_same_texts)
+            for key, name in pairs
+        )
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(same(*pair) for pair in zip(one, other, strict=True))
+        return len(one) == len(other) and all(
+            same(*pair, are_same_texts=are_same_texts) for pair in zip(one, other, strict=True)
+        )
     return type(one) is type(other) and bool(one == other)
 
 
@@ -233,6 +260,10 @@ def _continues(sent: str, stored: str, *, is_answer: bool) -> bool:
     """Whether a stored text is the client's; of an answer that it followed only in part, the beginning is enough."""
     one, other = (" ".join(text.split()) for text in (sent, stored))
     return one == other or (is_answer and other.startswith(one)) or _fits_masks(one, other)
+
+
+def _is_masked_as(sent: str, stored: str) -> bool:
+    return sent == stored or _fits_masks(sent, stored)
 
 
 def _fits_masks(sent: str, stored: str) -> bool:

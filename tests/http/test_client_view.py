@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, ClassVar
 from urllib.parse import quote
 
+import asyncpg
 import httpx
 import pytest
 
@@ -63,6 +64,31 @@ async def change(run: RunContext) -> None:
                 await asyncio.Event().wait()
 
 
+#: Arguments that are no object, or no JSON, and a result that is a string of JSON: by what the user says.
+ODD_ARGUMENTS = {"broken": '{"city": "Par",}', "list": "[1, 2]", "text": "Paris"}
+ODD_RESULTS = {"quoted": "sunny", "quoted JSON": '{"sky": "clear"}'}
+
+
+async def odd_tools(run: RunContext) -> None:
+    """Call a tool as the user says."""
+    said, name = str(run.last_user_text), f"c-{run.run.run_id}"
+    if said in ODD_ARGUMENTS or said == "cut":
+        async with run.streamed_call("weather", tool_call_id=name) as streamed:
+            await streamed.push(ODD_ARGUMENTS.get(said, '{"city": "Par'))
+            if said == "cut":
+                raise ValueError("the model ended the call")
+        await run.tool_result(name, said)
+    elif said in ODD_RESULTS:
+        await run.call_tool("weather", {}, tool_call_id=name)
+        await run.tool_result(name, json.dumps(ODD_RESULTS[said]))
+    elif said == "masked":
+        secrets = {"n": 1.0, "big": 2**53 + 1, "AKIAABCDEFGHIJKLMNOP": [{"key": "is AKIAABCDEFGHIJKLMNOP"}]}
+        await run.call_tool("weather", secrets, tool_call_id=name)
+        await run.tool_result(name, secrets)
+    async with run.text() as text:
+        await text.push("{}")
+
+
 async def use_tools(run: RunContext) -> None:
     """Call tools, whole and streamed, with results that are JSON and text."""
     call = await run.call_tool("weather", {"city": "Lisbon", "days": [1, 2.0]}, tool_call_id=f"c-{run.run.run_id}")
@@ -79,7 +105,9 @@ async def use_tools(run: RunContext) -> None:
 
 @pytest.fixture
 async def writer(dsn: str) -> AsyncIterator[LiveWriter]:
-    async with serving(dsn, {"default": tell, "change": change, "alone": Alone(), "tools": use_tools}) as opened:
+    async with serving(
+        dsn, {"default": tell, "change": change, "alone": Alone(), "tools": use_tools, "odd": odd_tools}
+    ) as opened:
         yield opened
 
 
@@ -670,6 +698,7 @@ async def test_edited_arguments_and_results_are_recognised(
     unchanged: tuple[Callable[[list[dict[str, Any]]], list[dict[str, Any]]], ...] = (
         lambda had: with_call(had, "c-r1", arguments='{ "days": [1.0, 2],\n "city": "Lisbon"}'),
         lambda had: with_call(had, "c-r1", arguments='{"city":"Lis'),
+        lambda had: with_call(had, "c-r1", arguments="{}"),
         lambda had: with_call(had, "s-r2", arguments='{"key":"AKIAABCDEFGHIJKLMNOP","query":"parcel"}'),
         lambda had: with_call(had, "n-r1", arguments="{}"),
         lambda had: with_call(had, "n-r1", arguments=""),
@@ -689,7 +718,7 @@ async def test_edited_arguments_and_results_are_recognised(
     for messages, found in (
         (with_call(had, "c-r1", arguments='{"city": "Porto", "days": [1, 2]}'), "other arguments of call 'c-r1'"),
         (with_call(had, "c-r1", arguments='{"city": "Lisbon", "days": [1]}'), "other arguments of call 'c-r1'"),
-        (with_call(had, "c-r1", arguments="{}"), "other arguments of call 'c-r1'"),
+        (with_call(had, "c-r1", arguments='{"days": []}'), "other arguments of call 'c-r1'"),
         (with_call(had, "s-r2", arguments='{"query": "letter", "key": "AKIAABCDEFGHIJKLMNOP"}'), "call 's-r2'"),
         (with_call(had, "n-r2", arguments='{"zone": "UTC"}'), "other arguments of call 'n-r2'"),
         (with_result(had, "c-r1", json.dumps({**received, "sky": "cloudy"})), "another result"),
@@ -704,6 +733,104 @@ async def test_edited_arguments_and_results_are_recognised(
     assert await writer.pool.fetchval("SELECT count(*) FROM events") == events
     await browser.say("r9", "next", "default?history=server")
     await browser.say("r10", "next")
+
+
+async def test_a_client_may_send_what_it_made_of_arguments(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """`{}` in place of what is no object or was cut off, as CopilotKit sends it, and repaired JSON. Arguments of a call
+    that was cut off are not compared."""
+    browser = Browser(client)
+    answers = {
+        "cut": ("{}", '{"city": "Paris"}'),
+        "broken": ("{}", '{"city":"Par"}'),
+        "text": ("{}", '{"city":"Paris"}'),
+    }
+    for said in ("cut", *ODD_ARGUMENTS):
+        page = await run_agent(client, browser.input(said, said), "odd")
+        browser.messages, browser.state = page.shown
+    for said in ("cut", *ODD_ARGUMENTS):
+        for number, arguments in enumerate(answers.get(said, ("{}",))):
+            had = browser.messages
+            browser.messages = with_call(had, f"c-{said}", arguments=arguments)
+            assert browser.messages != had, said
+            await browser.say(f"{said}-{number}")
+    whole = browser.messages
+    for said, arguments in (("broken", '{"city": "Rome",}'), ("list", "[1, 3]"), ("text", "Rome")):
+        browser.messages = with_call(whole, f"c-{said}", arguments=arguments)
+        assert await browser.refused("r9") == "/problems/history-changed"
+
+
+async def test_each_stored_call_is_read_once_however_many_are_sent(
+    client: httpx.AsyncClient, writer: LiveWriter, conn: asyncpg.Connection
+) -> None:
+    """Of a message with a thousand calls, and of one for which a client invents as many."""
+    browser = Browser(client)
+    await browser.say("r0")
+    calls = [
+        Event(
+            author="model",
+            event_type="act",
+            id=f"m/{n}" if n else "m",
+            content={"tool_name": "look", "tool_args": '{"n": 1}', "tool_call_id": f"c{n}", "message_id": "m"},
+        )
+        for n in range(1000)
+    ]
+    await writer.live.sessions.append("shop", "mei", "t", calls[:500])
+    await writer.live.sessions.append("shop", "mei", "t", calls[500:])
+    thread = await conn.fetchval("SELECT id FROM threads WHERE session_id = 't'")
+    used = "SELECT calls FROM pg_stat_xact_user_functions WHERE funcname = 'shown_call_id'"
+    for named, found in (("c", 1000), ("invented", 0)):
+        async with conn.transaction():
+            await conn.execute("SET LOCAL track_functions = 'all'")
+            # It may also have those of the transaction before.
+            before = await conn.fetchval(used) or 0
+            names = [f"{named}{n}" for n in range(1000)]
+            rows = await client_view._STATEMENTS.fetch(
+                conn, "differing_calls", thread, ["m"] * 1000, names, ["-"] * 1000, [1000] * 1000, 8 << 20
+            )
+            assert len(rows) == found
+            assert await conn.fetchval(used) - before == 1000
+    sent = [
+        {"id": f"c{n}", "type": "function", "function": {"name": "look", "arguments": '{"n":1}'}} for n in range(1000)
+    ]
+    browser.messages.append({"id": "m", "role": "assistant", "toolCalls": sent})
+    await browser.say("r1")
+
+
+async def test_a_client_may_send_a_result_that_is_a_string_of_json_without_its_quotes(
+    client: httpx.AsyncClient, writer: LiveWriter
+) -> None:
+    """And the other way round: as assistant-ui sends a string that it parsed, and others one that they did not."""
+    browser = Browser(client)
+    for number, (said, value) in enumerate(ODD_RESULTS.items()):
+        await browser.say(f"r{number}", said, "odd")
+        browser.messages = with_result(browser.messages, f"c-r{number}", value)
+        await browser.say(f"r{number}-again", "go on")
+        whole = browser.messages
+        for other in ("cloudy", '"cloudy"', '{"sky": "cloudy"}', "{}"):
+            browser.messages = with_result(whole, f"c-r{number}", other)
+            assert await browser.refused("r9") == "/problems/history-changed"
+        browser.messages = whole
+    await browser.say("bare", path="tools")
+    whole = browser.messages
+    browser.messages = with_result(whole, "s-bare", json.dumps("nothing found for AKIAABCDEFGHIJKLMNOP"))
+    await browser.say("r8")
+
+
+async def test_json_with_masked_secrets_is_compared_as_json(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    """Numbers beside a mask may be written as a client writes them, and a member's name may be masked. An edit beside a
+    mask is recognised."""
+    await writer.pool.execute("SELECT set_app_policy('shop', $1)", {"redaction": "mask"})
+    browser = Browser(client)
+    await browser.say("r1", "masked", "odd")
+    whole = browser.messages
+    secret = '"AKIAABCDEFGHIJKLMNOP":[{"key":"is AKIAABCDEFGHIJKLMNOP"}]'
+    again = f'{{"n":1,"big":9007199254740992,{secret}}}'
+    browser.messages = with_result(with_call(whole, "c-r1", arguments=again), "c-r1", again)
+    await browser.say("r2")
+    for changed in (again.replace(":1,", ":2,"), again.replace("is AKIA", "AKIA"), again.replace("key", "other")):
+        for edited in (with_call(whole, "c-r1", arguments=changed), with_result(whole, "c-r1", changed)):
+            browser.messages = edited
+            assert await browser.refused("r3") == "/problems/history-changed"
 
 
 async def test_edited_arguments_of_a_message_with_several_calls_are_recognised(
@@ -796,5 +923,6 @@ async def test_the_next_message_works_after_the_last_run_was_left(
         ("alone", "waits", True, {"transport": {"streaming": True}}),
         ("change", "", False, {}),
         ("default", "", False, {}),
+        ("odd", "", False, {}),
         ("tools", "", False, {}),
     ]
