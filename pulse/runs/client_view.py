@@ -203,7 +203,8 @@ class ClientViews:
         """Return the calls whose stored arguments differ, with the contents of their events."""
         if not calls:
             return ()
-        by_id = {(each.message_id, each.id): each for each in calls}
+        # Of two with one id, the first is compared with the first.
+        by_id = {(each.message_id, each.id): each for each in reversed(calls)}
         rows = await _STATEMENTS.fetch(
             self._pool,
             "differing_calls",

@@ -796,6 +796,25 @@ async def test_each_stored_call_is_read_once_however_many_are_sent(
     await browser.say("r1")
 
 
+async def test_two_calls_with_one_id_are_unchanged(client: httpx.AsyncClient, writer: LiveWriter) -> None:
+    browser = Browser(client)
+    await browser.say("r0")
+    arguments = ('{"n": 1}', '{"n": 2}')
+    calls = [
+        Event(
+            author="model",
+            event_type="act",
+            id=name,
+            content={"tool_name": "look", "tool_args": given, "tool_call_id": "c", "message_id": "m"},
+        )
+        for name, given in zip(("m", "m/1"), arguments, strict=True)
+    ]
+    await writer.live.sessions.append("shop", "mei", "t", calls)
+    sent = [{"id": "c", "type": "function", "function": {"name": "look", "arguments": given}} for given in arguments]
+    browser.messages.append({"id": "m", "role": "assistant", "toolCalls": sent})
+    await browser.say("r1")
+
+
 async def test_a_client_may_send_a_result_that_is_a_string_of_json_without_its_quotes(
     client: httpx.AsyncClient, writer: LiveWriter
 ) -> None:
