@@ -48,7 +48,7 @@ from workers.api.malformed import OpenConnections, ProblemProtocol, SocketProtoc
 from workers.failures import DATABASE_FAULTS
 from workers.models.call_gate import embedder_gate, generator_gate, reranker_gate
 from workers.models.factory import make_generator, make_query_embedder, make_reranker
-from workers.models.reach import report_unreachable
+from workers.models.reach import chosen_of, report_unreachable
 from workers.process import logs, signals
 from workers.sandboxes import make_sandbox
 from workers.telemetry import metrics_server
@@ -235,13 +235,7 @@ async def _run(config: settings.Settings, agents: Mapping[str, Agent]) -> None:
                 base=config.metrics_port(role),
             )
         )
-        models: list[tuple[settings.ChosenModel, Embedder | Generator | ModelReranker]] = [
-            (config.chosen("embedder"), embedder),
-            (config.chosen("generator"), home.generator),
-        ]
-        if home.reranker is not None:
-            models.append((config.chosen("reranker"), home.reranker))
-        report = report_unreachable(models)
+        report = report_unreachable(chosen_of(config, home.generator, embedder, home.reranker))
         await stack.enter_async_context(in_background(report))
         host, port = listener.getsockname()[:2]
         # A full collection stops every stream, and would look at what is open now each time.

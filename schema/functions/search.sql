@@ -653,9 +653,10 @@ BEGIN
 END
 $$;
 
--- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope. The plan for a whole scope is made once, and reads both tables by their scope; any other is planned
--- for its arguments. p_few: up to eight queries of a single term, how often each occurs is tf1 to tf8 of a whole scope, in
--- place of its documents. Without them, and in any other plan, those documents are returned that p_any matches.
+-- The memories that a search covers, and how each matches by itself; p_ids NULL: all of the scope. The plan for a whole
+-- scope is made once, and reads both tables by their scope; any other is planned for its arguments. p_few: up to eight
+-- queries of a single term, how often each occurs is tf1 to tf8 of a whole scope, in place of its documents. Without them,
+-- and in any other plan, those documents are returned that p_any matches.
 CREATE OR REPLACE FUNCTION search_learned(
     p_app_name text, p_user_id text, p_ids uuid[], p_without_copies boolean, p_memory_types text[], p_thread_id uuid,
     p_since timestamptz, p_until timestamptz, p_metadata jsonb, p_any tsquery, p_embedding vector,

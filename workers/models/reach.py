@@ -169,6 +169,19 @@ def log_reach(chosen: ChosenModel, fault: ProviderError | None) -> None:
     )
 
 
+def chosen_of(
+    settings: Settings, generator: Generator, embedder: Embedder, reranker: Reranker | None = None
+) -> list[tuple[ChosenModel, Generator | Embedder | Reranker]]:
+    """Return the models of a process with what the settings say of each, for `report_unreachable`."""
+    models: list[tuple[ChosenModel, Generator | Embedder | Reranker]] = [
+        (settings.chosen("generator"), generator),
+        (settings.chosen("embedder"), embedder),
+    ]
+    if reranker is not None:
+        models.append((settings.chosen("reranker"), reranker))
+    return models
+
+
 async def report_unreachable(
     models: Iterable[tuple[ChosenModel, Generator | Embedder | Reranker]],
     *,

@@ -20,7 +20,7 @@ from hippocampus.retention.archive import MemoryArchive
 from hippocampus.retention_manager import Batch, MemoryRetentionManager
 from workers.models.call_gate import embedder_gate, generator_gate
 from workers.models.factory import make_embedder, make_generator
-from workers.models.reach import report_unreachable
+from workers.models.reach import chosen_of, report_unreachable
 from workers.queue.claims import JobClaim
 from workers.queue.upkeep import Upkeep
 from workers.settings import Settings
@@ -130,8 +130,7 @@ def build(settings: Settings, pool: Pool, metrics: Metrics, role: str) -> Servic
             _log.info("erasures_resumed", count=count)
 
     async def report() -> None:
-        models = ((settings.chosen("generator"), generator), (settings.chosen("embedder"), embedder))
-        await report_unreachable(models)
+        await report_unreachable(chosen_of(settings, generator, embedder))
 
     async def close() -> None:
         await generator.close()

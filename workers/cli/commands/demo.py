@@ -26,7 +26,7 @@ from workers.intake import conversations, samples
 from workers.intake.conversations import ConversationFile
 from workers.intake.ingest import Ingested, ingest
 from workers.models.factory import make_embedder, make_generator
-from workers.models.reach import REPEAT_SECONDS, reach_of, report_unreachable
+from workers.models.reach import REPEAT_SECONDS, chosen_of, reach_of, report_unreachable
 from workers.process.roles import RoleFailedError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ async def _report_unreachable(config: Settings, screen: Console, *, repeat_secon
         screen.print(Text(f"The {found.kind} {found.said}", style="yellow"), soft_wrap=True)
 
     generator, embedder = make_generator(config), make_embedder(config)
-    models = ((config.chosen("generator"), generator), (config.chosen("embedder"), embedder))
+    models = chosen_of(config, generator, embedder)
     try:
         await report_unreachable(models, repeat_seconds=repeat_seconds, report=show)
     finally:

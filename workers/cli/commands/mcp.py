@@ -14,12 +14,11 @@ from pulse.extras import install_command
 from workers import settings
 from workers.cli import databases, interrupts, running
 from workers.cli.embedder import open_embedder, open_generator, reranking
-from workers.models.reach import report_unreachable
+from workers.models.reach import chosen_of, report_unreachable
 from workers.process import logs
 
 if TYPE_CHECKING:
-    from hippocampus.providers.protocols import Embedder, Generator, Reranker
-    from workers.settings import ChosenModel, Settings
+    from workers.settings import Settings
 
 
 @click.command(epilog="Example:  hippocampus mcp --app assistant --user ann")
@@ -76,24 +75,10 @@ async def _serve(config: Settings, asked: interrupts.Interrupts, served: dict[st
             embedder, generator = open_embedder(config, pool, ready=False), open_generator(config, pool)
             try:
                 sandbox = make_sandbox(config)
-                async with (
-                    reranking(config, pool, ready=False) as reranked,
-                    in_background(_report_unreachable(config, generator, embedder, reranked["reranker"])),
-                ):
-                    await stdio.serve(pool, embedder, generator, **served, reranked=reranked, sandbox=sandbox)
+                async with reranking(config, pool, ready=False) as reranked:
+                    models = chosen_of(config, generator, embedder, reranked["reranker"])
+                    async with in_background(report_unreachable(models)):
+                        await stdio.serve(pool, embedder, generator, **served, reranked=reranked, sandbox=sandbox)
             finally:
                 await embedder.close()
                 await generator.close()
-
-
-async def _report_unreachable(
-    config: Settings, generator: Generator, embedder: Embedder, reranker: Reranker | None
-) -> None:
-    """Log which models do not answer, to standard error."""
-    models: list[tuple[ChosenModel, Generator | Embedder | Reranker]] = [
-        (config.chosen("generator"), generator),
-        (config.chosen("embedder"), embedder),
-    ]
-    if reranker is not None:
-        models.append((config.chosen("reranker"), reranker))
-    await report_unreachable(models)
