@@ -78,14 +78,15 @@ class Running:
         self.lines: list[str] = []
         self.process: ForkedProcess | subprocess.Popen[str]
         if not by_command_line:
-            with tempfile.TemporaryDirectory() as folder:
-                pipe = Path(folder) / "out"
-                os.mkfifo(pipe)
+            reading, writing = os.pipe()
+            self._stdout: IO[str] = os.fdopen(reading, encoding="utf-8")
+            try:
                 self.process = ForkedProcess(
-                    "workers", *arguments, environment=environment(home, **settings), log=pipe, cwd=Path.cwd()
+                    "workers", *arguments, environment=environment(home, **settings), log=writing, cwd=Path.cwd()
                 )
-                # Opened when the process has opened it: from then on the end of the file is the process's end.
-                self._stdout: IO[str] = pipe.open(encoding="utf-8")
+            finally:
+                # From here on, the end of the file is the end of the process.
+                os.close(writing)
             return
         with from_a_terminal():
             process = subprocess.Popen(

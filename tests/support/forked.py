@@ -121,13 +121,10 @@ def _main(
     cwd: str,
 ) -> None:
     source, *sinks = streams
-    # Each path is opened once: the other end of a pipe removes it then.
-    opened = {each: _opened(each, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for each in dict.fromkeys(sinks)}
-    opened[source] = _opened(source, os.O_RDONLY)
-    for number, each in enumerate(streams):
-        os.dup2(opened[each], number)
-    for descriptor in opened.values():
-        os.close(descriptor)
+    opened = [_opened(source, os.O_RDONLY), *(_opened(each, os.O_WRONLY | os.O_CREAT | os.O_APPEND) for each in sinks)]
+    for number, each in enumerate(opened):
+        os.dup2(each, number)
+        os.close(each)
     # It takes signals as a command of a terminal does, even if the suite runs in the background of a shell.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

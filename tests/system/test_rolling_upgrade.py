@@ -178,6 +178,7 @@ class Traffic:
     failures: list[str] = dataclasses.field(default_factory=list)
     health_checks: int = 0
     watched: set[str] = dataclasses.field(default_factory=set)
+    checking: asyncio.Lock = dataclasses.field(default_factory=asyncio.Lock)
     is_over: bool = False
 
     async def request(self, method: str, path: str, **body: object) -> httpx.Response:
@@ -220,12 +221,19 @@ class Traffic:
 
     async def watch(self) -> None:
         while not self.is_over:
-            for url in list(self.watched):
-                response = await self.probe(url)
-                self.health_checks += 1
-                if response.status_code != 200:
-                    self.failures.append(f"health: {response.status_code} {response.text}")
+            async with self.checking:
+                for url in self.watched:
+                    response = await self.probe(url)
+                    self.health_checks += 1
+                    if response.status_code != 200:
+                        self.failures.append(f"health: {response.status_code} {response.text}")
             await asyncio.sleep(0.02)
+
+    async def leave(self, writer: str, to: str) -> None:
+        """Send what follows to another writer; no check of the first is in progress when this returns."""
+        self.url = to
+        async with self.checking:
+            self.watched.remove(writer)
 
 
 async def done_by_type(conn: asyncpg.Connection) -> dict[str, int]:
@@ -311,11 +319,11 @@ async def test_nothing_is_lost_and_nothing_fails(empty_dsn: str, tmp_path: Path)
                 new_workers = [await start(new, "worker", pool) for pool in pools]
                 await new_writer.serving(client)
                 await workers_are(2 * len(pools))
-                traffic.watched.add(new_writer.url)
+                async with traffic.checking:
+                    traffic.watched.add(new_writer.url)
                 await more(200)
                 # New requests go to the new writer; those in progress end at the old one.
-                traffic.url = new_writer.url
-                traffic.watched.remove(old_writer.url)
+                await traffic.leave(old_writer.url, to=new_writer.url)
                 await old_writer.stop()
                 for worker in old_workers:
                     await worker.stop()
