@@ -25,6 +25,7 @@ from hippocampus.errors import (
 from tests.support.pace import slowdown
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS, until
+from workers.models import call_gate
 from workers.models.call_gate import GateRule, SharedCallGate, embedder_gate, generator_gate, reranker_gate
 from workers.settings import Settings, load
 from workers.telemetry.call_metrics import CallMetrics
@@ -43,6 +44,9 @@ END $$;
 CREATE TRIGGER note_start AFTER UPDATE OF full_at ON call_limits FOR EACH ROW EXECUTE FUNCTION note_start();
 """
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+WAITING_SINCE = """
+SELECT max(query_start) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()
+"""
 OTHER_PROCESS = """
 import asyncio, json, sys
 from tests.workers.test_call_limits import try_calls
@@ -384,6 +388,27 @@ async def test_a_cancelled_or_lost_probe_makes_room_for_another(pool: asyncpg.Po
     # The late end of the lost one is one failure like any other.
     await lost.__aexit__(TransientProviderError, DOWN, None)
     assert (await breaker(pool), await pool.fetchval("SELECT failures FROM call_breakers")) == ("closed", 1)
+
+
+async def test_the_outcome_of_a_probe_is_reported_again(
+    pool: asyncpg.Pool, make_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement that takes too long once does not hold back all calls for as long as a call may take."""
+    monkeypatch.setattr(call_gate, "REPORT_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(call_gate, "PROBE_REPORTS_MAX", 1_000)
+    gate = make_gate(failures_max=1, open_seconds=100)
+    await outcome(gate, DOWN)
+    await let_time_pass(pool)
+    probe = gate.admit("summarize")
+    await probe.__aenter__()
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM call_breakers FOR UPDATE")
+        end = asyncio.create_task(probe.__aexit__(TransientProviderError, DOWN, None))
+        first = await until(lambda: pool.fetchval(WAITING_SINCE))
+        await until(lambda: pool.fetchval(f"SELECT ({WAITING_SINCE}) > $1", first))
+    with pytest.raises(CallPostponedError):
+        await end
+    assert (await breaker(pool), await pool.fetchval("SELECT openings FROM call_breakers")) == ("open", 2)
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,15 @@ async def test_an_outage_uses_up_no_attempts(pool: asyncpg.Pool, workers: Worker
     await fake.stop()
     port = free_port()  # which nobody else is given meanwhile
     fake.base_url = f"http://127.0.0.1:{port}"
-    await start(workers, fake, breaker_failures="1", breaker_open_seconds="0.05", job_attempts_max="2")
+    await start(
+        workers,
+        fake,
+        breaker_failures="1",
+        breaker_open_seconds="0.05",
+        job_attempts_max="2",
+        # So that a probe whose outcome a busy machine does not report in time is soon followed by the next one.
+        generate_timeout_seconds="10",
+    )
     jobs = await enqueue(pool, *"abcdef")
 
     async def probed_often() -> bool:

@@ -52,6 +52,8 @@ SEARCH_WAIT_SECONDS_MAX = 0.5
 #: The part that this wait may take of the time that a search gives its reranker: the call needs most of the rest.
 _RERANK_WAIT_PART = 0.05
 REPORT_SECONDS_MAX = 2.0
+#: A probe whose outcome is missing holds back all calls until its time is over, a minute or so.
+PROBE_REPORTS_MAX = 3
 #: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.
 YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
 #: The pause between two requests for a slot that is nearly free.
@@ -208,6 +210,7 @@ class SharedCallGate:
             rule.failures_max,
             FAILURES_WINDOW_SECONDS,
             rule.open_seconds,
+            probe=admission.probe,
         )
         if seconds is None:
             return
@@ -223,19 +226,22 @@ class SharedCallGate:
 
     async def _report_answer(self, admission: _Admission) -> None:
         if admission.is_answer_news:
-            await self._report("report_success", self._rule.breaker, admission.probe)
+            await self._report("report_success", self._rule.breaker, admission.probe, probe=admission.probe)
 
     async def _release(self, admission: _Admission) -> None:
         """Give up the probe of a call that ended without a reply of the provider: another call may be the probe."""
         if admission.probe is not None:
-            await self._report("release_probe", self._rule.breaker, admission.probe)
+            await self._report("release_probe", self._rule.breaker, admission.probe, probe=admission.probe)
 
-    async def _report(self, name: str, *arguments: Any) -> Any:
-        try:
-            return await _STATEMENTS.fetchval(self._pool, name, *arguments, timeout=REPORT_SECONDS_MAX)
-        except (*DATABASE_FAULTS, asyncpg.PostgresError, PulseError) as error:
-            _log.warning("call_not_reported", report=name, error_type=type(error).__name__)
-            return None
+    async def _report(self, name: str, *arguments: Any, probe: int | None = None) -> Any:
+        # What was reported of a probe once changes nothing the second time.
+        for left in reversed(range(1 if probe is None else PROBE_REPORTS_MAX)):
+            try:
+                return await _STATEMENTS.fetchval(self._pool, name, *arguments, timeout=REPORT_SECONDS_MAX)
+            except (*DATABASE_FAULTS, asyncpg.PostgresError, PulseError) as error:
+                if left == 0:
+                    _log.warning("call_not_reported", report=name, error_type=type(error).__name__)
+        return None
 
     def _pause(self, seconds: float) -> None:
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
