@@ -387,7 +387,7 @@ def show(conversation: Conversation, scored: Score, shown: Sequence[str]) -> Non
 async def main() -> int:
     parser = options.parser()
     parser.add_argument("--set", choices=(*SETS, "unread", "development"), default="first", dest="name")
-    parser.add_argument("--provider", default="local", help="as HIPPO_PROVIDER; a key comes from its own variable")
+    parser.add_argument("--provider", default="local", help="as HIPPOCAMPUS_GENERATOR; a key is read from its variable")
     parser.add_argument("--show", default="", help=f"what to print one by one, of {','.join(SHOWN)}")
     parser.add_argument("--open-unread", action="store_true", help="let --show print sets that are not yet read")
     arguments = parser.parse_args()

