@@ -73,7 +73,7 @@ def _mapping(entry: str, value: Any) -> Mapping[str, Any]:
 
 
 def _agent(entry: str, value: Any) -> Agent:
-    # Not imported for agents that are none of ADK's.
+    # Imported for agents of ADK alone.
     if any(each.__module__.startswith("google.adk.") for each in type(value).__mro__):
         from workers.adk.services import as_agent
 

@@ -24,7 +24,7 @@ from pulse.postgres.statements import Statements
 if TYPE_CHECKING:
     from pulse.postgres.bounded_pool import Pool
 
-#: How long a read waits for the replica, and between two looks at its position.
+#: How long a read waits for the replica, and the time between two polls of its position.
 WAIT_SECONDS = 0.1
 _POLL_SECONDS = 0.005
 #: How long a replica that failed, or was behind for as long as a wait lasts, is left alone.

@@ -957,7 +957,7 @@ RETURNS TABLE (
     from_seq bigint, upto_seq bigint, source_seqs bigint[], occurred_at timestamptz, total bigint,
     parts double precision[])
 LANGUAGE plpgsql STABLE SET search_path FROM CURRENT
--- Where one user has most rows, a plan that is made once would read them all, for whoever asks. Candidates
+-- Where one user has most rows, a plan that is made once would read them all, for any user. Candidates
 -- of giant scopes are planned for their arguments.
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET jit = off SET work_mem = '32MB'
 -- Otherwise all rows would be sorted for `sorted`, not those alone that its filters pass.
@@ -1356,7 +1356,7 @@ BEGIN
         SELECT r.*, row_number() OVER (ORDER BY r.score DESC, r.occurred_at DESC, r.id) AS rank,
                CASE WHEN r.n > 0 THEN 'message' WHEN r.n > c_facts THEN 'memory' ELSE 'fact' END AS source
         FROM (SELECT n.* FROM normal AS n ORDER BY n.score DESC, n.occurred_at DESC, n.id LIMIT 2 * p_limit) AS r
-    ), told AS MATERIALIZED (
+    ), stated AS MATERIALIZED (
         -- The turns that each tells of: an insight those of its first, unless it has several sources and repeats none.
         SELECT r.n, r.id, r.rank, coalesce(d.thread_id, m.thread_id) AS thread_id, m.memory_type,
                coalesce(d.place, CASE WHEN m.memory_type = 'semantic' THEN m.source_seqs[1] ELSE m.from_seq END) AS from_seq,
@@ -1369,7 +1369,7 @@ BEGIN
         -- What repeats the evidence of another row, and the rank of that: slices, summaries and the insights of one turn
         -- repeat their turns; slices and summaries also a better row for the same turns.
         SELECT s.id, min(o.rank) AS other_rank
-        FROM told AS s JOIN told AS o ON o.thread_id = s.thread_id
+        FROM stated AS s JOIN stated AS o ON o.thread_id = s.thread_id
                                      AND o.from_seq <= s.upto_seq AND o.upto_seq >= s.from_seq
         WHERE s.memory_type IS NOT NULL AND (o.memory_type IS NULL OR o.rank < s.rank
                                              AND s.memory_type <> 'semantic' AND o.memory_type <> 'semantic')
@@ -1395,7 +1395,7 @@ BEGIN
         SELECT h.n, array_agg(v_terms[h.place] ORDER BY (SELECT idf FROM weights)[h.place] DESC, v_terms[h.place]) AS terms
         FROM (SELECT h.n, h.place FROM hits AS h WHERE NOT p_bare AND h.n IN (SELECT b.n FROM best AS b)
               UNION
-              SELECT o.n, u.place FROM told AS o, unnest(v_places, o.tfs) AS u (place, tf)
+              SELECT o.n, u.place FROM stated AS o, unnest(v_places, o.tfs) AS u (place, tf)
               WHERE NOT p_bare AND u.tf IS NOT NULL) AS h
         GROUP BY h.n
     )

@@ -190,7 +190,7 @@ class SharedCallGate:
         self._pause(pause)
         reason = "the day's quota is used up" if error.daily else "429"
         await self._report("penalise_limit", self._rule.limit, seconds, reason)
-        # The database counts from the report on: whoever wakes earlier is refused once more.
+        # The database counts from the report on: a caller that wakes earlier is refused once more.
         self._pause(pause)
 
     async def _report_failure(self, operation: str, admission: _Admission, error: TransientProviderError) -> None:

@@ -24,6 +24,6 @@ def held(host: str, port: int) -> Iterator[int]:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind((host, port))
         number = int(holder.getsockname()[1])
-        if sys.platform != "linux":  # elsewhere nobody could bind it beside
+        if sys.platform != "linux":  # elsewhere no other process could bind it too
             holder.close()
         yield number

@@ -6470,7 +6470,7 @@ export interface components {
             };
             /**
              * Error
-             * @description failed: what clients are told.
+             * @description failed: the message for clients.
              * @default
              */
             error?: string;

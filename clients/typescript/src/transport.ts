@@ -142,13 +142,13 @@ export class Limit {
     return this.signal.aborted;
   }
 
-  /** Begin the time anew. */
+  /** Start the timer again. */
   restart(ms: number): void {
     this.pause();
     this.#timer = setTimeout(this.end, Math.min(ms, LONGEST_MS));
   }
 
-  /** Let the time not count until it begins anew. */
+  /** Stop the timer until it is started again. */
   pause(): void {
     clearTimeout(this.#timer);
   }

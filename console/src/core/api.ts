@@ -33,7 +33,7 @@ export class ApiError extends Error {
   }
 }
 
-/** The failure of a call as an ApiError, also one that nobody expected. */
+/** The failure of a call as an ApiError, an unexpected one too. */
 export function failureOf(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   console.error(error);

@@ -1,4 +1,4 @@
-// Who looks: the key of this tab, and what it allows.
+// The key of this tab, and what it allows.
 
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";

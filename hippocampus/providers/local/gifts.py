@@ -49,7 +49,7 @@ _IT_IS_FOR_EN = re.compile(
     rf"|for (?:{_SOMEBODY_EN}|{_NAME_EN}(?! and (?:I|me|us)\b))|not for me\b)",
     re.IGNORECASE,
 )
-#: Whoever only has something bought nothing.
+#: Having something is not buying it.
 _BOUGHT_EN = re.compile(
     r"\b(?:bought|buy(?:ing)?|got|get(?:ting)?|gotten|ordered|ordering|picked up|picking up|adopted|adopting|chose|made"
     r"|built|found|gave|given|giving|sent|lent|treated|rescued)\b",

@@ -187,9 +187,9 @@ class RunEndInput(Body):
         Field(description=f'completed: any value, or {{"interrupts": […]}} with questions to the user. {ESCAPE_NOTE}'),
     ] = None
     state_delta: JsonObject = Field(default={}, description=f"completed: keys to set. {DELETED_NOTE}")
-    error: Annotated[str, StringConstraints(max_length=10_000), Field(description="failed: what clients are told.")] = (
-        ""
-    )
+    error: Annotated[
+        str, StringConstraints(max_length=10_000), Field(description="failed: the message for clients.")
+    ] = ""
     error_code: Annotated[str, StringConstraints(max_length=255, pattern=WITHOUT_NUL)] = "agent_failed"
     reason: Annotated[str, StringConstraints(max_length=10_000), Field(description="cancelled: why.")] = ""
     usage: list[JsonObject] = Field(

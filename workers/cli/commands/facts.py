@@ -11,8 +11,7 @@ import click
 from hippocampus.memory_service import OpenMemoryService
 from hippocampus.records import Fact, FactType, FactVersion
 from pulse.errors import InvalidInputError
-from workers.cli import output, rows
-from workers.cli.commands import by_hand, fact_ledger, fact_styles
+from workers.cli import by_hand, fact_ledger, fact_styles, output, rows
 from workers.cli.groups import Listing
 from workers.cli.moments import MOMENT
 from workers.cli.options import json_option

@@ -15,8 +15,7 @@ from hippocampus.erasure.provenance import Consequences, Derived, SourceEvent, c
 from hippocampus.retention.archive import ArchivedMemory, MemoryArchive
 from hippocampus.transfer.memory_file import export_memory, import_memory
 from pulse.errors import InvalidInputError
-from workers.cli import databases, output
-from workers.cli.commands import by_hand
+from workers.cli import by_hand, databases, output
 from workers.cli.groups import Verbs
 from workers.cli.options import NUMBER_MAX, json_option
 from workers.cli.owners import Whose, owner_options

@@ -8,8 +8,7 @@ from uuid import UUID
 import click
 
 from hippocampus.retention_manager import MemoryRetentionManager, MemoryStats, WeakMemory
-from workers.cli import databases, output, rows
-from workers.cli.commands import retention_advice
+from workers.cli import databases, output, retention_advice, rows
 from workers.cli.groups import Verbs
 from workers.cli.options import app_filter, json_option
 from workers.cli.page import Item, clip, write_rows
