@@ -41,6 +41,7 @@ from hippocampus.http import problems as memory_problems
 from pulse.api_keys import Role
 from pulse.errors import InvalidInputError
 from pulse.http.edge import problems
+from pulse.http.edge.roles import check_grant
 from workers.mcp import app_tools, readings
 from workers.mcp.caller import Caller
 from workers.mcp.tools import TOOLS, Answer, Tool
@@ -166,8 +167,7 @@ async def _answer(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> Answ
         ValidationError: an argument is wrong.
         Exception: the tool's own.
     """
-    if not caller.may(tool.role):
-        raise problems.ProblemError(problems.ROLE_MISSING, f"this needs a key with the role '{tool.role}'")
+    check_grant(caller.grant, tool.role)
     given = tool.arguments.model_validate(arguments)
     async with caller.slot():
         return await tool.run(caller, given)
@@ -179,9 +179,8 @@ async def _read(caller: Caller, what: str, read: Callable[[], Awaitable[Result]]
     Raises:
         MCPError: it is refused, or fails.
     """
-    if not caller.may(_READ):
-        raise MCPError(INVALID_PARAMS, "This needs a key with the role 'read'.")
     try:
+        check_grant(caller.grant, _READ)
         async with caller.slot():
             return await read()
     except readings.UnknownReadingError as error:

@@ -70,9 +70,18 @@ def check_role(connection: HTTPConnection, role: Role) -> None:
         raise problems.ProblemError(problems.WRONG_APP)
     if grant.user_id is not None and set(_named_users(connection)) != {grant.user_id}:
         raise problems.ProblemError(problems.WRONG_USER)
+    check_grant(grant, role)
+    act_as(f"key:{grant.key_id}")
+
+
+def check_grant(grant: Grant, role: Role) -> None:
+    """Check that a key grants a role.
+
+    Raises:
+        ProblemError: it does not; the message names the role.
+    """
     if not grant.has(role):
         raise problems.ProblemError(problems.ROLE_MISSING, f"this needs a key with the role '{role}'")
-    act_as(f"key:{grant.key_id}")
 
 
 def asserted_roles(connection: HTTPConnection, roles: list[str]) -> list[str]:
