@@ -12,9 +12,17 @@ other statement has it read before. ``JSON $2`` is a JSON text, or a list of the
 The line ``-- audited`` makes a statement a transaction in which `hippocampus.actor` is who acts (`pulse.actor`), as the
 triggers of the audit log note it.
 
-No other module catches `asyncpg.PostgresError` to turn it into an error class: a statement that runs outside of
-`Statements`, such as a COPY or a whole transaction, runs inside `Statements.translating`. The exception is a migration
-(`workers.migrate`), whose errors name the file that PostgreSQL refused.
+A statement that runs outside of `Statements`, such as a COPY or a whole transaction, runs inside
+`Statements.translating`. No other module translates an SQLSTATE that means the same wherever it occurs. Some turn an
+error of asyncpg's into an error class where its meaning follows from what was attempted:
+
+- `pulse.database`, while it connects: there is no statement yet.
+- `workers.migrate` and `workers.transfer.moves`: the message names what PostgreSQL refused, such as a file or a lock,
+  and what to do about it.
+- `pulse.adk.sessions`: its callers know ADK's errors and those of `pulse.errors` alone. For all others a missing table,
+  column or function stays as it is, since `pulse.cells` expects one in a database of an earlier release, and a failed
+  job is stored with its SQLSTATE.
+- `pulse.streams.deltas`: writers of live text get one error for every fault.
 """
 
 from __future__ import annotations
