@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-_log = structlog.get_logger("pulse.background")
+_log = structlog.get_logger(__name__)
 
 
 @contextlib.asynccontextmanager

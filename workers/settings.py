@@ -31,7 +31,7 @@ from pulse.errors import InvalidInputError
 from pulse.runs.prices import PRICES_PATTERN
 from pulse.sandbox.choice import parse_sandbox
 
-_log = structlog.get_logger("workers.settings")
+_log = structlog.get_logger(__name__)
 
 PREFIX = "HIPPOCAMPUS_"
 SECRET_PREFIX_CHARACTERS = 5

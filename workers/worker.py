@@ -42,6 +42,7 @@ from workers.telemetry.traces import traced
 if TYPE_CHECKING:
     from pulse.database import Connection, Pool
 
+# Not __name__, which is `__main__` for `python -m workers.worker`.
 _log = structlog.get_logger("workers.worker")
 
 RESTART_SECONDS_MIN = 0.1

@@ -31,7 +31,7 @@ from pulse.postgres.backoff import Backoff
 if TYPE_CHECKING:
     from pulse.database import Connection
 
-_log = structlog.get_logger("pulse.autonomic.tick")
+_log = structlog.get_logger(__name__)
 
 WAKE_CHANNEL = "pulse_wake"
 POLL_SECONDS = 0.5

@@ -15,7 +15,7 @@ import structlog
 
 from pulse.autonomic.types import WINDOW_SECONDS, Sample, WatcherDef, canonical_json
 
-_log = structlog.get_logger("pulse.autonomic.watchers")
+_log = structlog.get_logger(__name__)
 
 COLLECT_SECONDS_MAX = 4.0
 #: What a process keeps while the database is gone: a minute of all its senses.

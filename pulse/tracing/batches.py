@@ -17,7 +17,7 @@ BATCH_MAX: Final = 512
 BATCH_SECONDS: Final = 1.0
 _FLUSH_POLL_SECONDS: Final = 0.01
 
-_log = structlog.get_logger("pulse.tracing")
+_log = structlog.get_logger(__name__)
 
 
 class Sink(Protocol[Item]):

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pulse.tools.registries import ToolRegistries
     from workers.autonomic.own import OwnParts
 
-_log = structlog.get_logger("workers.autonomic.executors")
+_log = structlog.get_logger(__name__)
 _STATEMENTS = Statements("workers.autonomic", "senses.sql")
 
 Nature = Literal["sql", "again", "once"]

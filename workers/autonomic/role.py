@@ -41,7 +41,7 @@ from workers.worker import Supervisor, main_of, open_pool, reporting
 if TYPE_CHECKING:
     from pulse.database import Connection
 
-_log = structlog.get_logger("workers.autonomic.role")
+_log = structlog.get_logger(__name__)
 
 SIGN_OF_LIFE_SECONDS = 10.0
 #: Sandboxes for watchers of releases, of which this many measure at once, and for their executors. Both wait for tools.

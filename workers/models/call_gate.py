@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from workers.settings import Settings
     from workers.telemetry.call_metrics import CallMetrics
 
-_log = structlog.get_logger("workers.models.call_gate")
+_log = structlog.get_logger(__name__)
 _STATEMENTS = Statements("workers.models", "call_gate.sql")
 
 #: Failures that lie further apart are not an outage.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder, Generator, Reranker
     from workers.settings import ChosenModel, Settings
 
-_log = structlog.get_logger("workers.models.reach")
+_log = structlog.get_logger(__name__)
 
 #: A check that takes longer counts as failed: the report must come within ten seconds of the start.
 CHECK_SECONDS_MAX = 8.0

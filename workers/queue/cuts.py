@@ -11,7 +11,7 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse.postgres.backoff import Backoff
 
-_log = structlog.get_logger("workers.queue.cuts")
+_log = structlog.get_logger(__name__)
 
 PAUSE_SECONDS_MIN = 0.05
 PAUSE_SECONDS_MAX = 1.0

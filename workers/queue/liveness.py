@@ -29,7 +29,7 @@ from workers.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from pulse.database import Connection
 
-_log = structlog.get_logger("workers.queue.liveness")
+_log = structlog.get_logger(__name__)
 
 #: A worker whose connection was cut takes its lock again within one poll; two polls must agree that it is dead.
 POLL_SECONDS = 0.5

@@ -19,7 +19,7 @@ from workers.queue.app import JobApp
 from workers.queue.observer import JobObserver
 from workers.telemetry.metrics import Metrics
 
-_log = structlog.get_logger("workers.queue.queue_worker")
+_log = structlog.get_logger(__name__)
 
 #: The fallback of the guard's poll, which wakes the worker when a job is due.
 POLL_SECONDS = 300.0

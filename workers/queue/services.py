@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hippocampus.providers.protocols import Embedder
     from pulse.database import Pool
 
-_log = structlog.get_logger("workers.queue.services")
+_log = structlog.get_logger(__name__)
 
 #: Texts in one call of the backfill.
 BACKFILL_ROWS = 100

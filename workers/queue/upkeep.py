@@ -15,7 +15,7 @@ from workers.settings import Settings
 if TYPE_CHECKING:
     from pulse.database import Pool
 
-_log = structlog.get_logger("workers.queue.upkeep")
+_log = structlog.get_logger(__name__)
 _STATEMENTS = Statements("workers.queue", "upkeep.sql")
 
 #: Rows in one transaction of pruning or archiving.

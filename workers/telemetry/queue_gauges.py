@@ -20,7 +20,7 @@ from workers.telemetry.metrics import QueueGauges
 if TYPE_CHECKING:
     from pulse.database import Connection
 
-_log = structlog.get_logger("workers.telemetry.queue_gauges")
+_log = structlog.get_logger(__name__)
 
 READ_SECONDS = 15.0
 _QUEUES = sorted(queue for pool in POOLS.values() for queue in pool.queues)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pulse.database import Pool
     from workers.webhooks.http_post import Answer
 
-_log = structlog.get_logger("workers.webhooks.sender")
+_log = structlog.get_logger(__name__)
 #: What is logged of an attempt's end, by its outcome.
 _EVENTS = {
     "delivered": "webhook_delivered",
