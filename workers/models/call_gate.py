@@ -27,7 +27,6 @@ from hippocampus.errors import CallPostponedError, ProviderError, RateLimitedErr
 from pulse.errors import PulseError
 from pulse.postgres.statements import Statements
 from workers.failures import DATABASE_FAULTS
-from workers.models.backoff import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import Sleep
@@ -47,6 +46,10 @@ PROBE_POLL_SECONDS = 1.0
 PROBE_MARGIN_SECONDS = 5.0
 #: A 429 that names no time.
 PENALTY_SECONDS = 2.0
+#: The provider does not say when a day's quota is available again: retry every hour or two.
+DAILY_QUOTA_SECONDS = 3600.0
+#: A provider's retry-after is honoured up to a day: the reply may be wrong, and the job should be seen to move.
+RETRY_AFTER_SECONDS_MAX = 86_400.0
 #: How long a search waits for the vector of its words.
 SEARCH_WAIT_SECONDS_MAX = 0.5
 #: The part that this wait may take of the time that a search gives its reranker: the call needs most of the rest.

@@ -12,7 +12,7 @@ from procrastinate.jobs import Job
 
 from hippocampus.errors import CallPostponedError, WatermarkMovedError
 from workers import failures
-from workers.models import backoff
+from workers.queue.delays import delay_seconds
 
 #: Another attempt just consolidated this thread: the rest can be read at once.
 WATERMARK_DELAY_SECONDS = 0.5
@@ -60,7 +60,7 @@ class JobRetry(BaseRetryStrategy):
     def _delay_seconds(self, error: BaseException, attempts: int) -> float:
         if isinstance(error, WatermarkMovedError):
             return self._rng.uniform(0, WATERMARK_DELAY_SECONDS)
-        return backoff.delay_seconds(
+        return delay_seconds(
             attempts, error, base_seconds=self._base_seconds, cap_seconds=self._cap_seconds, rng=self._rng
         )
 

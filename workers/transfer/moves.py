@@ -26,6 +26,7 @@ from pulse import database
 from pulse.audit import AuditLog
 from pulse.cells import DEFAULT_CELL, REFRESH_SECONDS, Cells, app_cell
 from pulse.errors import PulseError
+from pulse.postgres.backoff import Backoff
 from pulse.postgres.statements import Statements
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ GRACE_SECONDS = 10 * REFRESH_SECONDS
 CALM_ROWS = 2_000
 ROUNDS_MAX = 6
 FENCE_ATTEMPTS_MAX = 10
+_FENCE_RETRY_SECONDS = 0.2
+_FENCE_RETRY_SECONDS_MAX = 1.2
 PURGE_ROWS = 5_000
 #: Tables that only grow: their rows are deleted with their sessions alone.
 _GROWING = frozenset({"events", "messages"})
@@ -511,6 +514,7 @@ async def _purge(connection: Connection, tables: Sequence[_Table], app_name: str
 
 async def _mark(connection: Connection, app_name: str, cell: str, state: str) -> None:
     """Note where an app is; the fence waits briefly for each table's writers, lets them pass, and retries."""
+    backoff = Backoff(_FENCE_RETRY_SECONDS, _FENCE_RETRY_SECONDS_MAX, jitter=0)
     for attempt in range(1, FENCE_ATTEMPTS_MAX + 1):
         try:
             async with connection.transaction():
@@ -522,7 +526,7 @@ async def _mark(connection: Connection, app_name: str, cell: str, state: str) ->
                     f"a long transaction holds a table of the app ({error}): find it in pg_stat_activity, end it, and"
                     " run the move again"
                 ) from error
-            await asyncio.sleep(0.2 * attempt)
+            await backoff.wait()
         else:
             return
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
-from workers.models import backoff
+from workers.models.call_gate import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
+from workers.queue.delays import delay_seconds
 
 BASE, CAP = 2.0, 600.0
 attempts = st.integers(0, 10**6)
@@ -18,7 +19,7 @@ seeds = st.integers(0, 2**32)
 
 
 def delay(attempt: int, error: BaseException, seed: int = 0) -> float:
-    return backoff.delay_seconds(attempt, error, base_seconds=BASE, cap_seconds=CAP, rng=random.Random(seed))
+    return delay_seconds(attempt, error, base_seconds=BASE, cap_seconds=CAP, rng=random.Random(seed))
 
 
 @given(attempts, seeds)
@@ -31,9 +32,7 @@ def test_it_stays_within_its_window(attempt: int, seed: int) -> None:
 @given(st.integers(0, 1000), seeds, st.floats(0.001, 10), st.floats(1, 1e6))
 def test_any_base_and_cap(attempt: int, seed: int, base: float, factor: float) -> None:
     """The window is exact at its bounds for every base and cap."""
-    waited = backoff.delay_seconds(
-        attempt, OSError(), base_seconds=base, cap_seconds=base * factor, rng=random.Random(seed)
-    )
+    waited = delay_seconds(attempt, OSError(), base_seconds=base, cap_seconds=base * factor, rng=random.Random(seed))
     assert 0 <= waited <= base * factor
 
 
@@ -54,7 +53,7 @@ def test_it_grows() -> None:
     assert means[-1] == pytest.approx(CAP / 2, rel=0.1)
 
 
-@given(attempts, seeds, st.floats(0, backoff.RETRY_AFTER_SECONDS_MAX))
+@given(attempts, seeds, st.floats(0, RETRY_AFTER_SECONDS_MAX))
 def test_it_is_never_earlier_than_requested(attempt: int, seed: int, requested: float) -> None:
     """The provider's delay is a minimum, even beyond the cap; the jitter is added."""
     error = RateLimitedError("x", retry_after_seconds=requested)
@@ -72,15 +71,15 @@ def test_a_daily_quota_is_waited_for_by_hours(attempt: int, seed: int, requested
     """However short the requested delay: no call succeeds before the day is over."""
     error = RateLimitedError("x", retry_after_seconds=requested, daily=True)
     waited = delay(attempt, error, seed)
-    assert waited >= backoff.DAILY_QUOTA_SECONDS
-    assert waited <= backoff.RETRY_AFTER_SECONDS_MAX + backoff.DAILY_QUOTA_SECONDS
+    assert waited >= DAILY_QUOTA_SECONDS
+    assert waited <= RETRY_AFTER_SECONDS_MAX + DAILY_QUOTA_SECONDS
 
 
 @pytest.mark.parametrize("requested", [math.inf, 1e12])
 def test_an_absurd_delay_is_bounded(requested: float) -> None:
     """No reply of a provider can postpone a job for ever."""
     error = TransientProviderError("x", retry_after_seconds=requested)
-    assert delay(0, error) <= backoff.RETRY_AFTER_SECONDS_MAX + BASE
+    assert delay(0, error) <= RETRY_AFTER_SECONDS_MAX + BASE
 
 
 @pytest.mark.parametrize("requested", [math.nan, -5.0, None])
@@ -100,4 +99,4 @@ def test_any_error_has_a_delay() -> None:
 def test_invalid_numbers_are_refused(attempt: int, base: float, cap: float) -> None:
     """A wrong setting is named instead of yielding a strange delay."""
     with pytest.raises(ValueError, match="attempt must be"):
-        backoff.delay_seconds(attempt, OSError(), base_seconds=base, cap_seconds=cap, rng=random.Random(0))
+        delay_seconds(attempt, OSError(), base_seconds=base, cap_seconds=cap, rng=random.Random(0))

@@ -6,12 +6,7 @@ import math
 import random
 
 from hippocampus.errors import RateLimitedError, TransientProviderError
-
-#: The provider does not say when a day's quota is available again: retry every hour or two.
-DAILY_QUOTA_SECONDS = 3600.0
-
-#: A provider's retry-after is honoured up to a day: the reply may be wrong, and the job should be seen to move.
-RETRY_AFTER_SECONDS_MAX = 86_400.0
+from workers.models.call_gate import DAILY_QUOTA_SECONDS, RETRY_AFTER_SECONDS_MAX
 
 
 def delay_seconds(
