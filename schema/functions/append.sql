@@ -12,62 +12,6 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN ceil((char_length(body) - (octet_length(body) - char_length(body) + 1) / 2) / 4.0
             + (octet_length(body) - char_length(body) + 1) / 2)::integer;
 
--- Applies deltas to the shared states and returns both states afterwards, with their versions; 0 for a state that does
--- not exist yet. Always the app before the user, so that two writers cannot deadlock.
-CREATE OR REPLACE FUNCTION merge_shared_states(
-    p_app_name text, p_user_id text, p_user_delta jsonb, p_app_delta jsonb,
-    OUT user_state jsonb, OUT app_state jsonb, OUT user_version bigint, OUT app_version bigint)
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    -- What is only read comes before what is locked.
-    IF p_user_delta IS NULL THEN
-        SELECT s.state, s.version INTO user_state, user_version
-        FROM user_states AS s WHERE s.app_name = p_app_name AND s.user_id = p_user_id;
-    END IF;
-    IF p_app_delta IS NULL THEN
-        SELECT s.state, s.version INTO app_state, app_version FROM app_states AS s WHERE s.app_name = p_app_name;
-    ELSE
-        -- Rarely the first change: writers that wait for each other in an UPDATE need not start again.
-        UPDATE app_states AS s SET state = s.state || p_app_delta, version = s.version + 1, updated_at = engine_now()
-        WHERE s.app_name = p_app_name
-        RETURNING s.state, s.version INTO app_state, app_version;
-        IF NOT FOUND THEN
-            INSERT INTO app_states AS s (app_name, state) VALUES (p_app_name, p_app_delta)
-            ON CONFLICT (app_name) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
-            RETURNING s.state, s.version INTO app_state, app_version;
-        END IF;
-    END IF;
-    IF p_user_delta IS NOT NULL THEN
-        UPDATE user_states AS s SET state = s.state || p_user_delta, version = s.version + 1, updated_at = engine_now()
-        WHERE s.app_name = p_app_name AND s.user_id = p_user_id
-        RETURNING s.state, s.version INTO user_state, user_version;
-        IF NOT FOUND THEN
-            INSERT INTO user_states AS s (app_name, user_id, state) VALUES (p_app_name, p_user_id, p_user_delta)
-            ON CONFLICT (app_name, user_id) DO UPDATE SET state = s.state || EXCLUDED.state, version = s.version + 1
-            RETURNING s.state, s.version INTO user_state, user_version;
-        END IF;
-    END IF;
-    user_state := coalesce(user_state, '{}');
-    app_state := coalesce(app_state, '{}');
-    user_version := coalesce(user_version, 0);
-    app_version := coalesce(app_version, 0);
-END
-$$;
-
-CREATE OR REPLACE FUNCTION check_state_size(p_max_bytes integer, VARIADIC p_states jsonb[]) RETURNS void
-LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
-AS $$
-DECLARE
-    v_bytes integer := (SELECT max(pg_column_size(state)) FROM unnest(p_states) AS state);
-BEGIN
-    IF v_bytes > p_max_bytes THEN
-        RAISE EXCEPTION 'the state would be % bytes, over the limit of %: remove keys, or keep large values elsewhere',
-            v_bytes, p_max_bytes USING ERRCODE = 'HP004';
-    END IF;
-END
-$$;
-
 -- The metadata that an event gives its message: see pulse/event_rows.py. The body is opened only if it may have some.
 CREATE OR REPLACE FUNCTION message_metadata(p_actions json) RETURNS jsonb
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -76,22 +20,8 @@ RETURN CASE WHEN strpos(p_actions::text, '"message_metadata"') > 0 THEN
                      THEN (p_actions -> 'message_metadata')::jsonb ELSE '{}' END
             ELSE '{}' END;
 
--- Reports, beside the result of an append that will be committed, a state over 80 % of its limit: as a notice, which
--- costs no round trip, with ids and sizes alone.
-CREATE OR REPLACE FUNCTION note_state_size(p_app_name text, p_thread_id uuid, p_max_bytes integer, p_bytes integer)
-RETURNS void
-LANGUAGE plpgsql SET search_path FROM CURRENT
-AS $$
-BEGIN
-    RAISE NOTICE 'a state is % bytes, over 80 %% of the limit of %', p_bytes, p_max_bytes USING
-        ERRCODE = 'HP095',
-        DETAIL = jsonb_build_object('app_name', p_app_name, 'thread_id', p_thread_id, 'bytes', p_bytes,
-                                    'limit_bytes', p_max_bytes);
-END
-$$;
-
--- Refuses what a caller stores without having done about secrets what the app's policy says: redaction is done outside of
--- the database, and a caller that knows nothing of it, or of the policy's last change, must not store anything.
+-- Refuses what a caller stores without having done about secrets what the app's policy says: redaction is done outside
+-- of the database, and a caller that knows nothing of it, or of the policy's last change, must not store anything.
 -- p_redaction NULL: nothing was to be done. Errors: HP096.
 CREATE OR REPLACE FUNCTION check_redaction(p_policy app_policies, p_redaction text) RETURNS void
 LANGUAGE plpgsql IMMUTABLE SET search_path FROM CURRENT
@@ -113,9 +43,10 @@ $$;
 -- p_thread_id refuses another thread of the same names: one that was deleted and created again. p_event_time is the
 -- exact time of the last event.
 -- p_notify false: the caller notifies the listeners itself after its commit.
--- p_redaction: what the caller did about secrets, which must be what the app's policy says. NULL: the engine's own words.
--- Errors: HP096 the policy says otherwise, HP001 unknown session, HP002 version conflict, HP003 event id taken, HP004 state too large,
--- HP005 event too large, HP007 bad input.
+-- p_redaction: what the caller did about secrets, which must be what the app's policy says. NULL: the engine's own
+-- words.
+-- Errors: HP096 the policy says otherwise, HP001 unknown session, HP002 version conflict, HP003 event id taken,
+-- HP004 state too large, HP005 event too large, HP007 bad input.
 CREATE OR REPLACE FUNCTION append_events(
     p_app_name text, p_user_id text, p_session_id text, p_expected_version integer,
     p_events event_input[], p_notify boolean DEFAULT true,
