@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
 from pydantic import ConfigDict, Field, StringConstraints
 
@@ -50,7 +50,7 @@ class SearchInput(Body):
     messages: Annotated[
         Literal["all", "recent", "none"], Field(description="recent: turns that are not yet consolidated.")
     ] = "all"
-    memory_types: Annotated[list[MemoryType] | None, Field(min_length=1, max_length=3)] = None
+    memory_types: Annotated[list[MemoryType] | None, Field(min_length=1, max_length=len(get_args(MemoryType)))] = None
     session_id: Annotated[Id | None, Field(description="Only rows of this session, or extracted from it.")] = None
     since: Annotated[Moment | None, Field(description="At this time or later.")] = None
     until: Annotated[Moment | None, Field(description="Before this time.")] = None
