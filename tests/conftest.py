@@ -83,7 +83,7 @@ LONG_FIRST = (
     "pulse/test_sandbox.py",
     "workers/test_worker_process.py",
     "repo/test_examples.py",
-    "hippocampus/test_forgetting.py",
+    "hippocampus/test_erasure.py",
     "hippocampus/test_search_scope.py",
     "repo/test_manifests.py",
     "hippocampus/test_search.py",
