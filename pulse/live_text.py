@@ -1,10 +1,10 @@
 """Messages while they are being written: pieces pushed live, and the text so far for late watchers.
 
 A piece (``text_start``, ``text_delta``, ``text_end``, and the same of a thought and of a call's arguments) is never an
-event. A `LiveText`
-gathers the output of a model for some tens of milliseconds and pushes it to a `DeltaCarrier`, which keeps one text per
-open message and notifies watchers. A watcher reads what is past its offset, so it gets nothing twice, and a lost
-notification only costs time. The complete message is appended as an event, and its live text is dropped.
+event. A `LiveText` gathers the output of a model for some tens of milliseconds and pushes it to a `DeltaCarrier`, which
+keeps one text per open message and notifies watchers. A watcher reads what is past its offset, so it gets nothing
+twice, and a lost notification only costs time. The complete message is appended as an event, and its live text is
+dropped.
 
 Offsets and lengths count Unicode characters.
 """
