@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hippocampus.answers import Answer, AnswerService, Citation
     from hippocampus.by_hand import Edit, GivenFact, MemoryEditor
+    from hippocampus.consolidation.replay import MemoryReplay
     from hippocampus.consolidation_worker import MemoryConsolidationWorker
     from hippocampus.context.templates import Template
     from hippocampus.context.window import ContextItem, ContextWindow, LeftOut, SectionAccount, format_items
@@ -68,11 +69,14 @@ if TYPE_CHECKING:
     from hippocampus.mind.executor import AgentExecutor, Budget, ExecutionResult
     from hippocampus.profile import Profile, ProfileLine, read_profile
     from hippocampus.providers.anthropic.provider import AnthropicGenerator
+    from hippocampus.providers.gemini.client import GeminiConnection
+    from hippocampus.providers.gemini.provider import GeminiEmbedder, GeminiGenerator, GeminiTokenCounter
+    from hippocampus.providers.generation import StructuredGenerator
     from hippocampus.providers.http_client import HttpConnection
     from hippocampus.providers.local.embedding import LocalEmbedder
     from hippocampus.providers.openai.provider import OpenAIEmbedder, OpenAIGenerator
-    from hippocampus.providers.protocols import Answerer, Embedder, Generator, Reranker
-    from hippocampus.providers.registry import Provider
+    from hippocampus.providers.protocols import Answerer, Checkable, Embedder, Generator, ModelReranker, Reranker
+    from hippocampus.providers.registry import ModelConfig, Provider
     from hippocampus.providers.tool_calls import (
         ModelStep,
         ModelTurn,
@@ -83,8 +87,11 @@ if TYPE_CHECKING:
         Turn,
         UserTurn,
     )
+    from hippocampus.providers.vectors import ChunkedEmbedder
     from hippocampus.records import (
         ConsolidationJob,
+        ConversationSlice,
+        ExtractedFact,
         Fact,
         FactCandidate,
         FactMerge,
@@ -110,6 +117,7 @@ if TYPE_CHECKING:
         SearchMemoryResponse,
         SearchMemoryResult,
         SearchWeights,
+        cue_arguments,
     )
     from hippocampus.store.service import ItemStore, StoredItem, user_label
     from hippocampus.transfer.given_memories import GivenMemories, GivenMemory
@@ -131,6 +139,8 @@ __all__ = [
     "BlockedReplyError",
     "Budget",
     "CallPostponedError",
+    "Checkable",
+    "ChunkedEmbedder",
     "Chunking",
     "Citation",
     "Consequences",
@@ -139,6 +149,7 @@ __all__ = [
     "ContextBudgetError",
     "ContextItem",
     "ContextWindow",
+    "ConversationSlice",
     "Corpus",
     "CorpusAccessError",
     "CorpusExistsError",
@@ -156,12 +167,17 @@ __all__ = [
     "ErasureRunningError",
     "ErasureService",
     "ExecutionResult",
+    "ExtractedFact",
     "Fact",
     "FactCandidate",
     "FactLedger",
     "FactMerge",
     "FactNotFoundError",
     "FactVersion",
+    "GeminiConnection",
+    "GeminiEmbedder",
+    "GeminiGenerator",
+    "GeminiTokenCounter",
     "Generator",
     "GivenFact",
     "GivenMemories",
@@ -199,9 +215,12 @@ __all__ = [
     "MemoryEditor",
     "MemoryNotFoundError",
     "MemoryPosition",
+    "MemoryReplay",
     "MemoryRetentionManager",
     "MemorySearch",
     "MemoryStats",
+    "ModelConfig",
+    "ModelReranker",
     "ModelStep",
     "ModelTurn",
     "NewWebhook",
@@ -230,6 +249,7 @@ __all__ = [
     "SectionAccount",
     "SourceEvent",
     "StoredItem",
+    "StructuredGenerator",
     "TablePreview",
     "Template",
     "ToolCall",
@@ -247,6 +267,7 @@ __all__ = [
     "WebhookEndpoint",
     "WebhookNotFoundError",
     "WebhookService",
+    "cue_arguments",
     "days_above",
     "export_memory",
     "format_items",
@@ -265,6 +286,7 @@ _PUBLIC: dict[str, str] = {
     for module, names in {
         "hippocampus.answers": "Answer AnswerService Citation",
         "hippocampus.by_hand": "Edit GivenFact MemoryEditor",
+        "hippocampus.consolidation.replay": "MemoryReplay",
         "hippocampus.consolidation_worker": "MemoryConsolidationWorker",
         "hippocampus.context.templates": "Template",
         "hippocampus.context.window": "ContextItem ContextWindow LeftOut SectionAccount format_items",
@@ -293,15 +315,19 @@ _PUBLIC: dict[str, str] = {
         "hippocampus.mind.executor": "AgentExecutor Budget ExecutionResult",
         "hippocampus.profile": "Profile ProfileLine read_profile",
         "hippocampus.providers.anthropic.provider": "AnthropicGenerator",
+        "hippocampus.providers.gemini.client": "GeminiConnection",
+        "hippocampus.providers.gemini.provider": "GeminiEmbedder GeminiGenerator GeminiTokenCounter",
+        "hippocampus.providers.generation": "StructuredGenerator",
         "hippocampus.providers.http_client": "HttpConnection",
         "hippocampus.providers.local.embedding": "LocalEmbedder",
         "hippocampus.providers.openai.provider": "OpenAIEmbedder OpenAIGenerator",
-        "hippocampus.providers.protocols": "Answerer Embedder Generator Reranker",
-        "hippocampus.providers.registry": "Provider",
+        "hippocampus.providers.protocols": "Answerer Checkable Embedder Generator ModelReranker Reranker",
+        "hippocampus.providers.registry": "ModelConfig Provider",
         "hippocampus.providers.tool_calls": "ModelStep ModelTurn ResultTurn ToolCall ToolModel ToolSpec Turn UserTurn",
+        "hippocampus.providers.vectors": "ChunkedEmbedder",
         "hippocampus.records": (
-            "ConsolidationJob Fact FactCandidate FactMerge FactVersion HistoryPosition Instruction "
-            "InstructionProposal JobStatus JobType Memory MemoryPosition"
+            "ConsolidationJob ConversationSlice ExtractedFact Fact FactCandidate FactMerge FactVersion "
+            "HistoryPosition Instruction InstructionProposal JobStatus JobType Memory MemoryPosition"
         ),
         "hippocampus.rerank": "PromptReranker ScorerReranker",
         "hippocampus.retention.advice": "PolicyComparison RetentionExplanation Verdict",
@@ -310,7 +336,7 @@ _PUBLIC: dict[str, str] = {
         "hippocampus.retention.policies": "AppPolicy get_policy reset_policy set_policy",
         "hippocampus.retention_manager": "Batch Distribution MemoryRetentionManager MemoryStats WeakMemory",
         "hippocampus.search": (
-            "MatchScores MemorySearch SearchFilter SearchMemoryResponse SearchMemoryResult SearchWeights"
+            "MatchScores MemorySearch SearchFilter SearchMemoryResponse SearchMemoryResult SearchWeights cue_arguments"
         ),
         "hippocampus.store.service": "ItemStore StoredItem user_label",
         "hippocampus.transfer.given_memories": "GivenMemories GivenMemory",

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pulse.event_bridge import EventBridge
     from pulse.event_types import MESSAGE_EVENT_TYPES, PERSISTENT_EVENT_TYPES, TIMELINE_EVENT_TYPES
     from pulse.events import Appended, Event, EventActions, Session, SessionPage
-    from pulse.live_text import LiveMessage, LiveText, RunKey
+    from pulse.live_text import DeltaCarrier, LiveMessage, LiveText, RunKey
     from pulse.loop_pools import LoopPools
     from pulse.notify.connection import ListenerTiming
     from pulse.pg_notify_listener import PgNotifyListener, Subscription
@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from pulse.runs.heartbeat import RunHeartbeat
     from pulse.runs.records import Run, RunLease, RunStatus, RunWritten
     from pulse.runs.service import RunService
+    from pulse.sandbox.adapters import CommandBackend, ContainerBackend, RemoteBackend
     from pulse.sandbox.records import Limits, SandboxRequest, SandboxResult
     from pulse.sandbox.service import Sandbox, make_sandbox_backend
     from pulse.scopes import Scope
@@ -116,11 +117,14 @@ __all__ = [
     "ArtifactTooLargeError",
     "AuditLog",
     "Cells",
+    "CommandBackend",
     "ConcurrencyConflictError",
     "Connection",
+    "ContainerBackend",
     "ConversationTimeline",
     "Cursor",
     "DatabaseUnreachableError",
+    "DeltaCarrier",
     "DocumentError",
     "Event",
     "EventActions",
@@ -154,6 +158,7 @@ __all__ = [
     "RedactionChangedError",
     "Redactor",
     "RegistryToolset",
+    "RemoteBackend",
     "RestoredState",
     "Run",
     "RunActiveError",
@@ -256,7 +261,7 @@ _PUBLIC: dict[str, str] = {
         "pulse.event_bridge": "EventBridge",
         "pulse.event_types": "MESSAGE_EVENT_TYPES PERSISTENT_EVENT_TYPES TIMELINE_EVENT_TYPES",
         "pulse.events": "Appended Event EventActions Session SessionPage",
-        "pulse.live_text": "LiveMessage LiveText RunKey",
+        "pulse.live_text": "DeltaCarrier LiveMessage LiveText RunKey",
         "pulse.loop_pools": "LoopPools",
         "pulse.notify.connection": "ListenerTiming",
         "pulse.pg_notify_listener": "PgNotifyListener Subscription",
@@ -267,6 +272,7 @@ _PUBLIC: dict[str, str] = {
         "pulse.runs.heartbeat": "RunHeartbeat",
         "pulse.runs.records": "Run RunLease RunStatus RunWritten",
         "pulse.runs.service": "RunService",
+        "pulse.sandbox.adapters": "CommandBackend ContainerBackend RemoteBackend",
         "pulse.sandbox.records": "Limits SandboxRequest SandboxResult",
         "pulse.sandbox.service": "Sandbox make_sandbox_backend",
         "pulse.scopes": "Scope",

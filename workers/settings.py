@@ -110,7 +110,7 @@ def default_home() -> Path:
 
 
 class Settings(BaseSettings):
-    """All settings. Use `load`, which turns failures into one `SettingsError`."""
+    """All settings. Use `load_settings`, which turns failures into one `SettingsError`."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_ignore_empty=True, frozen=True, extra="forbid")
 
@@ -996,7 +996,7 @@ def report_former_names() -> None:
 
 
 def load() -> Settings:
-    """Read the environment.
+    """Read the settings from the environment.
 
     Raises:
         SettingsError: a variable is misspelt or wrong; the message names every such variable.
@@ -1006,6 +1006,9 @@ def load() -> Settings:
         return Settings()
     except ValidationError as error:
         raise SettingsError("; ".join(_explain(each) for each in error.errors())) from None
+
+
+load_settings = load  # its name in `workers`, where `load` would not say what
 
 
 def use_agents(entries: Sequence[str]) -> None:

@@ -13,7 +13,8 @@ from companion.agent import root_agent
 from google.adk.runners import Runner
 from google.genai import types
 
-from workers import adk, settings
+from workers import Settings, load_settings
+from workers.adk import artifact_service, memory_service, session_service
 from workers.cli import databases, running
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ async def consolidated(pool: Pool, user: str) -> None:
             await asyncio.sleep(0.2)
 
 
-async def main(config: settings.Settings, forks: ForkServer) -> None:
+async def main(config: Settings, forks: ForkServer) -> None:
     await databases.migrated(config)
     uri = (config.dsn or "").replace("postgresql://", "hippocampus://", 1)
-    sessions, memory, artifacts = adk.session_service(uri), adk.memory_service(uri), adk.artifact_service(uri)
+    sessions, memory, artifacts = session_service(uri), memory_service(uri), artifact_service(uri)
     runner = Runner(
         app_name=APP, agent=root_agent, session_service=sessions, memory_service=memory, artifact_service=artifacts
     )
@@ -72,5 +73,5 @@ async def main(config: settings.Settings, forks: ForkServer) -> None:
 
 
 if __name__ == "__main__":
-    with running.fork_server() as server, databases.opened(settings.load(), create=True) as ready:
+    with running.fork_server() as server, databases.opened(load_settings(), create=True) as ready:
         asyncio.run(main(ready, server))

@@ -23,8 +23,7 @@ from scripted import ScriptedModel
 
 from hippocampus import AgentExecutor, Hippocampus, ToolModel
 from pulse import Sandbox, SessionKey, ToolContext, ToolRegistry, TracingManager, create_pool
-from workers import settings
-from workers.models.factory import make_generator
+from workers import load_settings, make_generator
 
 APP = "research"
 QUESTION = "How high are tides on average?"
@@ -76,7 +75,7 @@ async def main(user: str) -> None:
     if "HIPPOCAMPUS_GENERATOR" not in os.environ:
         await research(user, ScriptedModel())
         return
-    model = make_generator(settings.load())
+    model = make_generator(load_settings())
     try:
         await research(user, model)  # type: ignore[arg-type]  # the executor refuses one that cannot call tools
     finally:

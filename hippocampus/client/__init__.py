@@ -187,7 +187,7 @@ class HippocampusClient(
     KnowledgeCalls,
     UserCalls,
 ):
-    """Calls the API on behalf of one app; see `hippocampus.client.calls.Calls` for the arguments.
+    """Calls the API on behalf of one app; see `hippocampus.client.calls` for the arguments.
 
     Raises, from every method:
         ClientError: see `hippocampus.client.errors`.

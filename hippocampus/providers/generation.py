@@ -90,7 +90,7 @@ class Answer:
 
 
 class StructuredGenerator(abc.ABC):
-    """`hippocampus.providers.protocols.Generator` by one prompt and one JSON Schema for each task."""
+    """A `hippocampus.Generator` by one prompt and one JSON Schema for each task."""
 
     #: It is shown the insights that are known already, and names those that it repeats.
     compares_insights = True

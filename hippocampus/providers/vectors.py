@@ -49,7 +49,7 @@ class VectorSpace:
 
 
 class ChunkedEmbedder(abc.ABC):
-    """`hippocampus.providers.protocols.Embedder` by calls of bounded size."""
+    """A `hippocampus.Embedder` by calls of bounded size."""
 
     def __init__(
         self, space: VectorSpace, limits: EmbeddingLimits, *, concurrency: int, size: int | None = None

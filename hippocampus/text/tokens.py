@@ -15,7 +15,7 @@ class TokenCounter(Protocol):
 
 
 class WindowCounter(Protocol):
-    """Counts a whole window as a model does, by a call: `hippocampus.providers.gemini.provider.GeminiTokenCounter`."""
+    """Counts a whole window as a model does, by a call: `hippocampus.GeminiTokenCounter`."""
 
     @property
     def model(self) -> str:

@@ -1,10 +1,10 @@
 """Running an agent of Google ADK with ``POST /agui``.
 
-    from pulse.adk import PostgresSessionService
-    from pulse.adk.agent import AdkAgent
+    from pulse import AdkAgent, PostgresSessionService
+    from workers import load_settings, main_writer
 
     sessions = PostgresSessionService(url)
-    main_writer(settings.load(), agents={"default": AdkAgent(root_agent, sessions)})
+    main_writer(load_settings(), agents={"default": AdkAgent(root_agent, sessions)})
 
 The run's session is the agent's session: what the agent does is stored once, as events of the run, and ADK reads them
 as its own. Text and thoughts that the model streams are streamed. The client's tools are offered to the model; a call
@@ -52,7 +52,7 @@ _TYPES: Mapping[Kind, str] = {"text": "assistant_message", "thought": "thought"}
 
 
 class AdkAgent:
-    """A `pulse.runs.agents.Agent` that executes an agent or an app with ADK's runner, on the given services.
+    """A `pulse.Agent` that executes an agent or an app with ADK's runner, on the given services.
 
     Attributes:
         runs_alone: see `pulse.runs.agents.runs_alone`.

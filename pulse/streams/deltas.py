@@ -36,7 +36,7 @@ _STATEMENTS = Statements("pulse.streams", "streams.sql")
 
 
 class PgDeltaCarrier(WatchService[RunKey, Watcher]):
-    """A `pulse.live_text.DeltaCarrier`. Start it before it is watched; pushing needs no start.
+    """A `pulse.DeltaCarrier`. Start it before it is watched; pushing needs no start.
 
     Args:
         listener: receives the notifications; None for a process that only pushes.

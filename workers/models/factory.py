@@ -39,7 +39,7 @@ def make_model(settings: Settings, kind: Kind) -> Generator | Embedder | ModelRe
 
 
 def make_generator(settings: Settings, on_call: CallObserver | None = None, gate: CallGate | None = None) -> Generator:
-    """Return the chosen generator; the caller closes it.
+    """Return the generator that the settings choose; the caller closes it.
 
     Raises:
         SettingsError: a setting does not fit the provider, or a library that it needs is missing.

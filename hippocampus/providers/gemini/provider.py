@@ -229,7 +229,7 @@ class GeminiEmbedder(ChunkedEmbedder):
 
 
 class GeminiTokenCounter:
-    """Counts tokens as Gemini does, by a call: a `hippocampus.text.tokens.WindowCounter`."""
+    """Counts tokens as Gemini does, by a call: a `window_counter` of `ContextAssembler`."""
 
     def __init__(
         self,

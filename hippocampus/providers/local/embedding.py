@@ -47,7 +47,7 @@ _Feature = tuple[int, float]  # dimension, signed weight
 
 
 class LocalEmbedder:
-    """`hippocampus.providers.protocols.Embedder` by feature hashing, without a model.
+    """A `hippocampus.Embedder` by feature hashing, without a model.
 
     Every text has a unit vector: a text without a letter or digit still has its own feature, so that no vector is zero.
     Documents and queries share one space.
