@@ -36,9 +36,9 @@ from hippocampus.rerank import RERANK_SECONDS, Reranker, Reranking
 from hippocampus.search import MemorySearch, QueryVector, clean_query, cue_arguments, is_blank
 from hippocampus.text.languages import Language
 from hippocampus.text.tokens import TokenCounter, WindowCounter, count_tokens
-from pulse import gc_pause
 from pulse.errors import InvalidInputError, SessionNotFoundError
 from pulse.postgres.statements import Statements, without_secrets
+from pulse.process import gc_pause
 from pulse.tracing.manager import spanned
 
 if TYPE_CHECKING:

@@ -34,7 +34,6 @@ from hippocampus.transfer.given_memories import GivenMemory
 from hippocampus.webhooks.service import WebhookService
 from pulse import database
 from pulse.cells import Cells, require_served
-from pulse.counts import COUNTS
 from pulse.database import read_address
 from pulse.errors import (
     AppMovingError,
@@ -48,6 +47,7 @@ from pulse.errors import (
 from pulse.event_rows import read_event
 from pulse.postgres.backoff import Backoff
 from pulse.postgres.statements import Statements
+from pulse.process.counts import COUNTS
 from pulse.session_key import SessionKey
 from pulse.session_service import BATCH_SIZE_MAX, OpenSessionService
 

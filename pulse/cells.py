@@ -18,10 +18,10 @@ import asyncpg
 import structlog
 
 from pulse import database
-from pulse.background import in_background
 from pulse.database import FAULTS
 from pulse.errors import DatabaseUnreachableError, InvalidInputError, WrongCellError
 from pulse.postgres.statements import Statements
+from pulse.process.background import in_background
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -15,13 +15,13 @@ import structlog
 from asyncpg.transaction import Transaction
 from pgvector.asyncpg import register_vector
 
-from pulse.counts import COUNTS
 from pulse.errors import DatabaseUnreachableError, InvalidInputError, PoolerError, PulseError, SchemaError
-from pulse.installation import other_project
 from pulse.postgres import bounded_pool, statements
 from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.hosts import Opener
 from pulse.postgres.statements import Statements
+from pulse.process.counts import COUNTS
+from pulse.process.installation import other_project
 
 #: A connection of `connect`.
 Connection = bounded_pool.Connection

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from pulse.counts import COUNTS
 from pulse.errors import InvalidInputError
 from pulse.event_types import DELTA_EVENT_TYPES
 from pulse.events import Appended, Event, EventActions, Role
 from pulse.names import ID_LENGTH_MAX
 from pulse.postgres.json_values import decode_body, encode_body, escape_state
+from pulse.process.counts import COUNTS
 from pulse.scopes import split_delta
 
 #: The key of an event's stored actions that holds its metadata; SQL reads it: see `message_metadata`.

@@ -17,12 +17,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pulse.counts import COUNTS
 from pulse.event_rows import read_event_to_deliver
 from pulse.events import Event
 from pulse.notify.connection import ListenerTiming, NotifyConnection, OnPayload
 from pulse.notify.watched_keys import WatchedKeys
 from pulse.postgres.statements import Statements
+from pulse.process.counts import COUNTS
 
 if TYPE_CHECKING:
     from pulse.database import Pool

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from pulse.counts import COUNTS
 from pulse.errors import ConcurrencyConflictError, InvalidInputError
 from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions, Session
 from pulse.postgres.backoff import Backoff
 from pulse.postgres.json_values import DELETED
+from pulse.process.counts import COUNTS
 from pulse.scopes import apply_delta
 from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService

@@ -28,9 +28,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from pulse.counts import COUNTS
 from pulse.postgres.bounded_pool import open_pools
 from pulse.postgres.statements import observe_statements
+from pulse.process.counts import COUNTS
 from pulse.redaction import observe_redactions
 from pulse.tracing.manager import current_tracing
 

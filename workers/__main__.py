@@ -57,7 +57,7 @@ def _main() -> int:
             return USAGE
         if (error.name or "").partition(".")[0] not in ("click", "rich", "httpx"):
             raise
-        from pulse.extras import install_command
+        from pulse.process.extras import install_command
 
         sys.stderr.write(
             f"hippocampus: the command line needs {error.name}, which is not installed: {install_command('cli')}"

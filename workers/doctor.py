@@ -16,9 +16,9 @@ from hippocampus.providers.protocols import Checkable
 from hippocampus.providers.registry import Kind
 from pulse import database
 from pulse.errors import DatabaseUnreachableError, PoolerError, SchemaError
-from pulse.extras import install_command
 from pulse.postgres import hosts
 from pulse.postgres.statements import Statements
+from pulse.process.extras import install_command
 from workers import migrate
 from workers.models import reach
 from workers.models.factory import make_model

@@ -21,9 +21,9 @@ from procrastinate.exceptions import ConnectorException
 
 from pulse import database
 from pulse.actor import WORKER, act_as
-from pulse.background import in_background
 from pulse.errors import PulseError
 from pulse.postgres.backoff import Backoff
+from pulse.process.background import in_background
 from workers import redactors
 from workers.failures import DATABASE_FAULTS
 from workers.migrate import check_schema

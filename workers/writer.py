@@ -30,13 +30,13 @@ from starlette.routing import Route
 from uvicorn.server import ServerState
 
 from pulse import database
-from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL
 from pulse.errors import PoolerError, PulseError, SchemaError
-from pulse.extras import install_command
 from pulse.http.edge.origins import parse_origins
 from pulse.http.edge.problems import NO_SUCH_ROUTE, ProblemError
 from pulse.postgres.backoff import Backoff
+from pulse.process.background import in_background
+from pulse.process.extras import install_command
 from pulse.tools.registries import ToolRegistries
 from workers import migrate, redactors, settings
 from workers.agents import load as load_agents

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 
 
 def missing_library(extra: str, error: ModuleNotFoundError) -> ModuleNotFoundError:

@@ -19,8 +19,8 @@ from typing import Any
 
 from hippocampus.errors import MissingLibraryError, UnreadableDocumentError
 from hippocampus.knowledge import readers
-from pulse.extras import install_command
 from pulse.postgres.json_values import clean_text
+from pulse.process.extras import install_command
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import Limits, SandboxRequest
 

@@ -15,8 +15,8 @@ import tenacity
 
 from hippocampus.errors import ProviderError, RateLimitedError, TransientProviderError
 from hippocampus.records import Usage
-from pulse.background import cancel
 from pulse.model_messages import written
+from pulse.process.background import cancel
 from pulse.tracing import genai
 from pulse.tracing.manager import current_tracing
 

@@ -15,7 +15,7 @@ from hippocampus.providers.embedding_chunks import EmbeddingLimits
 from hippocampus.providers.protocols import EmbeddingTask
 from hippocampus.providers.vectors import ChunkedEmbedder, VectorSpace
 from hippocampus.records import Vector
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 
 #: Returns one vector for each text.
 Encode: TypeAlias = Callable[[list[str], EmbeddingTask], Sequence[Sequence[float]]]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast
 from hippocampus.errors import MissingLibraryError
 from hippocampus.providers.embedding_chunks import CHUNK_TOKENS_MAX, EmbeddingLimits
 from hippocampus.providers.protocols import ModelReranker
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 
 if TYPE_CHECKING:
     from hippocampus.providers.calls import CallGate, CallObserver

@@ -18,7 +18,6 @@ from google.adk.events import Event, EventActions
 from google.genai import types
 
 from pulse import events as engine
-from pulse import gc_pause
 from pulse.adk import pieces
 from pulse.adk.json_safe import json_safe
 from pulse.adk.pieces import REST
@@ -26,6 +25,7 @@ from pulse.adk.templates import Template
 from pulse.event_rows import METADATA_KEY, is_metadata
 from pulse.event_types import ADK_EVENT, STATE_UPDATE
 from pulse.postgres.json_values import DELETED, MARK, clean_text, unescape
+from pulse.process import gc_pause
 
 AUTHOR_LENGTH_MAX = 255
 INVOCATION_LENGTH_MAX = 512

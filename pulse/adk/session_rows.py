@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from google.adk.events import Event
 from google.adk.sessions import Session
 
-from pulse import gc_pause
 from pulse.adk.markers import Marker
 from pulse.errors import InvalidInputError
 from pulse.postgres.json_values import decode_body
+from pulse.process import gc_pause
 from pulse.scopes import merge_state
 from pulse.session_key import SessionKey
 

@@ -27,7 +27,6 @@ from pulse.adk.markers import Marker
 from pulse.adk.ttl import Ttl, read_ttl
 from pulse.adk.turns import Turns
 from pulse.adk.usual_events import usual_input
-from pulse.counts import COUNTS
 from pulse.event_rows import EventInput, event_input
 from pulse.loop_pools import access
 from pulse.names import check_session_names
@@ -36,6 +35,7 @@ from pulse.postgres.bounded_pool import BoundedPool
 from pulse.postgres.json_values import escape_state
 from pulse.postgres.limits import check_limit
 from pulse.postgres.statements import Statements
+from pulse.process.counts import COUNTS
 from pulse.scopes import split_delta, without_deleted
 from pulse.session_key import SessionKey
 from pulse.session_service import PAGE_SIZE_MAX, OpenSessionService

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from pulse import database
-from pulse.background import cancel
 from pulse.errors import DatabaseUnreachableError, PoolerError, SchemaError
 from pulse.postgres.backoff import Backoff
 from pulse.postgres.statements import Statements
+from pulse.process.background import cancel
 
 if TYPE_CHECKING:
     from pulse.database import Connection

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar
 
 import structlog
 
-from pulse.background import cancel
 from pulse.database import FAULTS
 from pulse.errors import PulseError
 from pulse.postgres.backoff import Backoff
+from pulse.process.background import cancel
 
 Key = TypeVar("Key", bound=Hashable)
 Watcher = TypeVar("Watcher")

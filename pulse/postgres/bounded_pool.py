@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import asyncpg
 from asyncpg.pool import PoolAcquireContext
 
-from pulse.counts import COUNTS
+from pulse.process.counts import COUNTS
 
 if TYPE_CHECKING:
     from pulse.redaction import RedactionMode

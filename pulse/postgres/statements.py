@@ -39,7 +39,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import asyncpg
 
 from pulse.actor import current_actor
-from pulse.counts import COUNTS
 from pulse.errors import (
     BY_SQLSTATE,
     ConcurrencyConflictError,
@@ -47,6 +46,7 @@ from pulse.errors import (
     RedactionChangedError,
     SecretRefusedError,
 )
+from pulse.process.counts import COUNTS
 from pulse.redaction import RedactionMode, redact
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from pulse.background import cancel
 from pulse.database import FAULTS
 from pulse.errors import (
     InvalidInputError,
@@ -40,6 +39,7 @@ from pulse.event_types import STATE_UPDATE
 from pulse.events import Event, EventActions, message_text
 from pulse.live_text import DeltaCarrier, Kind, LiveText, RunKey
 from pulse.postgres.backoff import Backoff
+from pulse.process.background import cancel
 from pulse.runs import events as run_events
 from pulse.runs.heartbeat import INTERVAL_SECONDS, RunHeartbeat, WatchedRun
 from pulse.runs.records import Run

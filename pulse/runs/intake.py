@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pulse.agui import types as agui
 from pulse.agui.interrupts import interrupts_of
 from pulse.agui.wire import PARTIAL_KEY
-from pulse.counts import COUNTS
 from pulse.errors import (
     ConcurrencyConflictError,
     HistoryChangedError,
@@ -28,6 +27,7 @@ from pulse.events import Event, EventActions, Session
 from pulse.postgres.backoff import Backoff
 from pulse.postgres.json_values import decode_body
 from pulse.postgres.statements import Statements
+from pulse.process.counts import COUNTS
 from pulse.runs.agents import RunInput
 from pulse.runs.client_view import ClientViews, own_keys
 from pulse.runs.records import Run

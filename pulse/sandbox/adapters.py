@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from pulse.sandbox.processes import Ended, watch
 from pulse.sandbox.records import (
     EXIT_TIMEOUT,

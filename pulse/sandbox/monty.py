@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import Any
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from pulse.sandbox.records import (
     EXIT_TIMEOUT,
     GRACE_SECONDS,

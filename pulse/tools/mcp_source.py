@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pulse.errors import InvalidInputError
-from pulse.extras import install_command
 from pulse.outbound import addresses
 from pulse.outbound.client import CheckedBackend, TooLargeError, tls_context
+from pulse.process.extras import install_command
 from pulse.tools import credentials
 from pulse.tools.openapi import tool_name
 from pulse.tools.records import Nature, ToolError

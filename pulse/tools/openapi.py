@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from urllib.parse import unquote, urljoin, urlsplit
 
 from pulse.errors import InvalidInputError
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from pulse.tools.records import Nature
 from pulse.tools.schemas import SchemaCheck, check_depth
 

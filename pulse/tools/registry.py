@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import structlog
 
-from pulse.counts import COUNTS
 from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
 from pulse.names import check_app
@@ -34,6 +33,7 @@ from pulse.outbound import addresses
 from pulse.outbound.client import OutboundClient
 from pulse.postgres.json_values import clean_text, escape_state, unescape
 from pulse.postgres.statements import Statements
+from pulse.process.counts import COUNTS
 from pulse.tools import credentials as credential_rules
 from pulse.tools import mcp_source, sandboxed
 from pulse.tools.catalog import CLIENT_SECONDS, ToolCatalog, read_networks, read_tool

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pulse.errors import InvalidInputError
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 
 try:
     import jsonschema_rs

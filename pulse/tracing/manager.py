@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, ParamSpec, TypedDict, TypeVar, Unpack
 
 from pulse.errors import InvalidInputError
-from pulse.extras import install_command
 from pulse.postgres.statements import observe_statements
+from pulse.process.extras import install_command
 from pulse.tracing import genai
 from pulse.tracing.batches import Batches, close_all
 from pulse.tracing.recorder import Recorder

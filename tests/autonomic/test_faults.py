@@ -27,7 +27,7 @@ from pulse.autonomic import (
 from pulse.autonomic.onion import failure_code
 from pulse.autonomic.survival import DISK_EFFECTS
 from pulse.autonomic.types import KEY_BYTES_MAX
-from pulse.background import in_background
+from pulse.process.background import in_background
 from tests.support.autonomic_scene import process, promote, run, samples, snapshot
 from tests.support.waiting import until
 from workers.autonomic.executors import Executors

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from tests.support import cli_process
 from tests.support.cli_commands import Run, execute, fetch
 from tests.support.paths import ROOT

@@ -21,7 +21,7 @@ import pytest
 from rich.console import Console
 
 from hippocampus.text.languages import language_of
-from pulse.background import in_background
+from pulse.process.background import in_background
 from tests.support import cli_process, small_lock
 from tests.support import worker_harness as harness
 from tests.support.waiting import until, until_sync

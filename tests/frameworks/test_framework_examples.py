@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from hippocampus import Hippocampus
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from tests.support.fake_agent_model import FakeAgentModel
 from tests.support.paths import EXAMPLES, ROOT
 

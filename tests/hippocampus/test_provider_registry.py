@@ -14,7 +14,7 @@ import pytest
 from hippocampus.errors import MissingLibraryError
 from hippocampus.providers import registry
 from hippocampus.providers.registry import PROVIDERS, ModelConfig, find
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 
 
 @pytest.fixture(autouse=True)

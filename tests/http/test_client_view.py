@@ -14,8 +14,8 @@ import asyncpg
 import httpx
 import pytest
 
-from pulse.counts import COUNTS
 from pulse.events import Event, EventActions
+from pulse.process.counts import COUNTS
 from pulse.runs import client_view
 from pulse.runs.agents import RunContext
 from pulse.runs.sent_messages import same

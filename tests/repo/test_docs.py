@@ -17,7 +17,7 @@ import click
 import psycopg
 import pytest
 
-from pulse.extras import DISTRIBUTION
+from pulse.process.extras import DISTRIBUTION
 from tests.conftest import dsn_of
 from tests.support import cli_process
 from tests.support.paths import ROOT

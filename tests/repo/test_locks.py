@@ -20,7 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from tests.support import cli_process, small_lock
 from tests.support.paths import ROOT
 from tests.support.waiting import WAIT_SECONDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from pulse import gc_pause
+from pulse.process import gc_pause
 
 SAMPLE_SECONDS = 0.1
 

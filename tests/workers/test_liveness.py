@@ -14,8 +14,8 @@ from procrastinate.jobs import Job
 
 from hippocampus.providers.local.provider import LocalEmbedder
 from pulse import database
-from pulse.background import in_background
 from pulse.postgres.statements import load_queries, observe_statements
+from pulse.process.background import in_background
 from tests.support import worker_harness as harness
 from tests.support.pace import at_this_pace
 from tests.support.queue_rows import in_process

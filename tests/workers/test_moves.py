@@ -21,9 +21,9 @@ from hippocampus.knowledge.service import KnowledgeService
 from hippocampus.providers.local.embedding import LocalEmbedder
 from pulse import database
 from pulse.artifacts import ArtifactKey, ArtifactStore
-from pulse.background import in_background
 from pulse.cells import DEFAULT_CELL, Cells, app_cell, part_of, parts_of
 from pulse.errors import AppMovingError, InvalidInputError, WrongCellError
+from pulse.process.background import in_background
 from pulse.session_service import OpenSessionService
 from tests.conftest import cloned, dsn_of, tcp_dsn_of
 from tests.support import cli_process

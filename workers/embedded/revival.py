@@ -8,8 +8,8 @@ import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from pulse.background import in_background
 from pulse.postgres.backoff import Backoff
+from pulse.process.background import in_background
 from workers.embedded.binaries import EmbeddedServerError
 from workers.embedded.server import EmbeddedServer
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from hippocampus.transfer.given_memories import GivenMemories
-from pulse.background import cancel
 from pulse.errors import EventConflictError, InvalidInputError, SessionExistsError
 from pulse.names import check_owner
+from pulse.process.background import cancel
 from pulse.session_key import SessionKey
 from pulse.session_service import OpenSessionService
 from workers.intake.records import Given, Item, LeftOut, Rejected, SessionHead, Turn

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Self
 
-from pulse import gc_pause
+from pulse.process import gc_pause
 
 _REQUEST_BYTES_MAX = 1 << 20
 _REPLY_BYTES_MAX = 1 << 10

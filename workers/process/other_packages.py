@@ -1,4 +1,4 @@
-"""Another project's packages in the place of ours, of which `pulse.installation` knows one.
+"""Another project's packages in the place of ours, of which `pulse.process.installation` knows one.
 
 Nothing of ours is imported before it is known that it is there.
 """
@@ -25,7 +25,7 @@ def conflict() -> str | None:
                 f"files of the package {package} are missing, as where another project of that name was uninstalled."
                 " Install this one again: pip uninstall pg-hippocampus, then the installation as at first."
             )
-    from pulse.installation import other_project
+    from pulse.process.installation import other_project
 
     return other_project()
 

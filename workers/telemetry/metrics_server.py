@@ -17,7 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Histogram, make_wsgi_app
 from prometheus_client.exposition import ThreadingWSGIServer
 
-from pulse.background import in_background
+from pulse.process.background import in_background
 from workers.failures import DATABASE_FAULTS
 from workers.telemetry import discovery
 from workers.telemetry.discovery import Target

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pulse import database
-from pulse.background import in_background
+from pulse.process.background import in_background
 from workers.failures import DATABASE_FAULTS
 from workers.pools import POOLS
 from workers.settings import Settings

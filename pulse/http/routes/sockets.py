@@ -46,7 +46,6 @@ from starlette.websockets import WebSocketDisconnect, WebSocketState
 from pulse.agui import types as agui
 from pulse.agui.cursor import Cursor
 from pulse.agui.frames import Frame
-from pulse.background import cancel
 from pulse.database import FAULTS
 from pulse.errors import InvalidInputError, PulseError, RunNotFoundError
 from pulse.http.edge import problems
@@ -65,6 +64,7 @@ from pulse.http.routes.agui import Options, RunOptions, begin
 from pulse.http.routes.runs import Legacy, cancel_left, cursor_of
 from pulse.http.routes.runs import cancel as cancel_run
 from pulse.http.routes.threads import session_of, thread_cursor_of
+from pulse.process.background import cancel
 from pulse.runs.intake import Intake, RunIntake
 from pulse.runs.records import Run
 from pulse.runs.service import RunService

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from hippocampus.errors import HippocampusError
 from hippocampus.transfer.given_memories import GivenMemories
-from pulse.background import in_background
+from pulse.process.background import in_background
 from pulse.session_service import OpenSessionService
 from workers import settings
 from workers.cli import databases, demo_report, interrupts, output, progress, rows, running

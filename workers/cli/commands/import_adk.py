@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from workers.cli import databases, exit_codes, output, progress
 from workers.cli.options import json_option
 from workers.settings import SettingsError

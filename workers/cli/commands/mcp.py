@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from pulse.api_keys import ROLES, Role
-from pulse.background import in_background
-from pulse.extras import install_command
+from pulse.process.background import in_background
+from pulse.process.extras import install_command
 from workers import settings
 from workers.cli import databases, interrupts, running
 from workers.cli.embedder import open_embedder, open_generator, reranking

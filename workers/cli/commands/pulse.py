@@ -18,7 +18,7 @@ from pulse.autonomic.tasks import TaskService
 from pulse.autonomic.tick import SHADOW_TICKS
 from pulse.autonomic.types import Snapshot
 from pulse.errors import InvalidInputError
-from pulse.extras import install_command
+from pulse.process.extras import install_command
 from workers import settings
 from workers.cli import databases, output
 from workers.cli.groups import Verbs

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from pulse import gc_pause
-from pulse.extras import install_command
+from pulse.process import gc_pause
+from pulse.process.extras import install_command
 from workers import settings
 from workers.cli.options import agents_option
 from workers.process import logs, parent

@@ -1,0 +1,1 @@
+"""What belongs to the process: its background tasks, counts, garbage collection, and what is installed for it."""
