@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import structlog
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
 from hippocampus.errors import CallPostponedError, ProviderError, RateLimitedError, TransientProviderError
 from pulse.errors import PulseError
@@ -57,6 +58,7 @@ _RERANK_WAIT_PART = 0.05
 REPORT_SECONDS_MAX = 2.0
 #: A probe whose outcome is missing holds back all calls until its time is over, a minute or so.
 PROBE_REPORTS_MAX = 3
+_REPORT_FAULTS = (*DATABASE_FAULTS, asyncpg.PostgresError, PulseError)
 #: Roles whose calls give way to those of the others where a limit is reached: no user waits for them.
 YIELDING_ROLES = frozenset({"deep_reflection", "retention"})
 #: The pause between two requests for a slot that is nearly free.
@@ -205,15 +207,8 @@ class SharedCallGate:
         rule = self._rule
         if rule.failures_max == 0:
             return
-        seconds = await self._report(
-            "report_failure",
-            rule.breaker,
-            admission.probe,
-            error.code,
-            rule.failures_max,
-            FAILURES_WINDOW_SECONDS,
-            rule.open_seconds,
-            probe=admission.probe,
+        seconds = await self._report_end(
+            "report_failure", admission, error.code, rule.failures_max, FAILURES_WINDOW_SECONDS, rule.open_seconds
         )
         if seconds is None:
             return
@@ -229,21 +224,28 @@ class SharedCallGate:
 
     async def _report_answer(self, admission: _Admission) -> None:
         if admission.is_answer_news:
-            await self._report("report_success", self._rule.breaker, admission.probe, probe=admission.probe)
+            await self._report_end("report_success", admission)
 
     async def _release(self, admission: _Admission) -> None:
         """Give up the probe of a call that ended without a reply of the provider: another call may be the probe."""
         if admission.probe is not None:
-            await self._report("release_probe", self._rule.breaker, admission.probe, probe=admission.probe)
+            await self._report_end("release_probe", admission)
 
-    async def _report(self, name: str, *arguments: Any, probe: int | None = None) -> Any:
-        # What was reported of a probe once changes nothing the second time.
-        for left in reversed(range(1 if probe is None else PROBE_REPORTS_MAX)):
-            try:
-                return await _STATEMENTS.fetchval(self._pool, name, *arguments, timeout=REPORT_SECONDS_MAX)
-            except (*DATABASE_FAULTS, asyncpg.PostgresError, PulseError) as error:
-                if left == 0:
-                    _log.warning("call_not_reported", report=name, error_type=type(error).__name__)
+    async def _report_end(self, name: str, admission: _Admission, *arguments: Any) -> Any:
+        """Report a call's end to the breaker: what was reported of a probe once changes nothing the second time."""
+        attempts = 1 if admission.probe is None else PROBE_REPORTS_MAX
+        return await self._report(name, self._rule.breaker, admission.probe, *arguments, attempts=attempts)
+
+    async def _report(self, name: str, *arguments: Any, attempts: int = 1) -> Any:
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_REPORT_FAULTS), stop=stop_after_attempt(attempts), reraise=True
+        )
+        try:
+            async for attempt in retrying:
+                with attempt:
+                    return await _STATEMENTS.fetchval(self._pool, name, *arguments, timeout=REPORT_SECONDS_MAX)
+        except _REPORT_FAULTS as error:
+            _log.warning("call_not_reported", report=name, error_type=type(error).__name__)
         return None
 
     def _pause(self, seconds: float) -> None:
